@@ -130,17 +130,18 @@ struct Flow {
 
 /// A stage after `flow`, and its output.
 fn stage(flow: Flow, c: &mut Choices) -> (String, Flow) {
-    use Dtype::{F32, F64, I8, I16, I32, I64, Opaque, U8, U16, U32};
+    use Dtype::{F32, F64, I8, I16, I32, I64, Opaque, U8, U16, U32, U64};
     let bytes = Flow { dtype: U8, whole: true, below: 256, array: false };
     let dtype = if flow.dtype == Opaque { U8 } else { flow.dtype };
     let t = dtype.name();
     match (c.pick(&[0_u8, 1, 2, 3, 4, 5, 6, 7, 8, 9]), dtype) {
         (0..=3, F32 | F64) => lorenzo_quant(flow, c),
         (4 | 5, F32 | F64) => quantizer(flow, c),
-        (0 | 1, I8 | I16 | I32 | I64) => (format!("lorenzo:t={t}"), Flow { below: u64::MAX, ..flow }),
+        (0 | 1, I8 | I16 | I32 | I64) => (lorenzo(t, c), Flow { below: u64::MAX, ..flow }),
         (2 | 3, I8 | I16 | I32 | I64) => {
-            let name = c.pick(&["zigzag", "negabinary"]);
-            (format!("{name}:t={t}"), Flow { dtype: dtype.unsigned(), below: u64::MAX, ..flow })
+            let name = c.pick(&["zigzag", "negabinary", "zigzag:config=3"]);
+            let joint = if name.contains(':') { ',' } else { ':' };
+            (format!("{name}{joint}t={t}"), Flow { dtype: dtype.unsigned(), below: u64::MAX, ..flow })
         }
         (4..=6, F32 | F64 | U8 | U16 | U32 | I8 | I16 | I32 | I64) => {
             let chunk = c.pick(&["", ",chunk=512", ",chunk=4096"]);
@@ -148,12 +149,14 @@ fn stage(flow: Flow, c: &mut Choices) -> (String, Flow) {
                 (I8 | I16, _) | (I32 | I64, true) => dtype.unsigned(),
                 (same, _) => same,
             };
-            (format!("difference:in={t},out={}{chunk}", out.name()), Flow { dtype: out, below: u64::MAX, ..flow })
+            let code = if out == dtype { "" } else { c.pick(&["", ",config=7", ",zigzag=1"]) };
+            (format!("difference:in={t},out={}{chunk}{code}", out.name()), Flow { dtype: out, below: u64::MAX, ..flow })
         }
         (0 | 1, U8 | U16 | U32) if flow.whole || dtype == U8 => {
             let bits = 8 * dtype.size();
             let fits = [1, 2, 4, 8, 16, 32].into_iter().find(|&b| flow.below <= 1 << b).unwrap_or(bits).min(bits);
-            (format!("bitpack:t={t},bits={fits}"), Flow { dtype: Opaque, whole: false, below: 256, array: false })
+            let how = c.pick(&["", ",config=15", ",adaptive=1"]);
+            (format!("bitpack:t={t},bits={fits}{how}"), Flow { dtype: Opaque, whole: false, below: 256, array: false })
         }
         (7, U8 | U16 | U32) if flow.whole && flow.below <= 256 => {
             (format!("huffman:t={t}"), Flow { dtype: Opaque, ..bytes })
@@ -164,6 +167,10 @@ fn stage(flow: Flow, c: &mut Choices) -> (String, Flow) {
         (7, _) => {
             let sublen = c.pick(&["", ",sublen=1024", ",sublen=1"]);
             (format!("huffman:t=u8{sublen}"), Flow { dtype: Opaque, ..bytes })
+        }
+        (8, U8 | I8 | U16 | I16 | U32 | I32 | U64 | I64) if flow.whole && c.often(128) => {
+            let chunk = c.pick(&["config=9", "chunk=64", "chunk=1000", "chunk=131072"]);
+            (format!("rle:t={t},{chunk}"), bytes)
         }
         (8, U16 | U32 | I32) if flow.whole => (format!("rle:t={t}"), bytes),
         (8, _) => ("rle:t=u8".into(), bytes),
@@ -177,26 +184,42 @@ fn stage(flow: Flow, c: &mut Choices) -> (String, Flow) {
     }
 }
 
+fn lorenzo(t: &str, c: &mut Choices) -> String {
+    let block = c.pick(&[None, None, Some(32), Some(1), Some(100), Some(1024)]);
+    let Some(block) = block else { return format!("lorenzo:t={t}") };
+    let (order, centering) = (c.pick(&[1, 2]), c.pick(&[0, 1]));
+    format!("lorenzo:t={t},block={block},order={order},centering={centering}")
+}
+
 fn lorenzo_quant(flow: Flow, c: &mut Choices) -> (String, Flow) {
     let code = match (flow.dtype, c.often(64)) {
         (Dtype::F32, true) => Dtype::U8,
         (Dtype::F64, true) => Dtype::U32,
         _ => Dtype::U16,
     };
-    let (config, biased) = c.pick(&[("", false), ("", false), (",config=40", false), (",config=32", true)]);
-    let zigzag = config.is_empty() && c.often(128);
+    let (config, biased) = c.pick(&[
+        ("", false),
+        (",config=44,ports=3", false),
+        (",config=64,ports=3", false),
+        (",config=44,centering=1", false),
+        (",config=64,centering=1", false),
+        (",config=64", false),
+        (",config=40", false),
+        (",config=32", true),
+    ]);
+    let zigzag = !config.ends_with('0') && !biased && c.often(128);
     let radius = if code == Dtype::U8 { 100 } else { c.pick(&[32768, 500, 4]) };
     let mut text = format!(
         "lorenzo_quant:code={},radius={radius},eb={},mode={},cap={}{config}",
         code.name(),
         c.pick(&["1e-3", "0.5", "1e-6"]),
-        c.pick(&["abs", "noa", "rel"]),
+        c.pick(&["abs", "noa", "rel", "prel"]),
         c.pick(&["0.2", "1", "0", "0.02"]),
     );
     if zigzag {
         text += ",zigzag=1";
     }
-    if !flow.array || c.often(20) {
+    if !flow.array || c.often(20) || config.ends_with("centering=1") {
         text += ",shape=none";
     }
     if config.len() > 1 && c.often(100) {
@@ -208,10 +231,13 @@ fn lorenzo_quant(flow: Flow, c: &mut Choices) -> (String, Flow) {
 
 fn quantizer(flow: Flow, c: &mut Choices) -> (String, Flow) {
     let code = c.pick(&[Dtype::U16, Dtype::U32]);
-    let mode = c.pick(&["abs", "noa", "rel"]);
-    let zigzag = mode != "rel" && c.often(128);
+    let linear = c.often(80);
+    let mode = if linear { c.pick(&["abs", "noa"]) } else { c.pick(&["abs", "noa", "rel", "prel"]) };
+    let zigzag = mode != "rel" && !linear && c.often(128);
+    let config = c.pick(&[36, 72, 72, 56, 52, 48, 28]);
+    let config = if linear { config.max(36) } else { config };
     let mut text = format!(
-        "quantizer:code={},mode={mode},eb={},cap={}",
+        "quantizer:code={},mode={mode},eb={},cap={},config={config}",
         code.name(),
         c.pick(&["1e-3", "0.5", "0.02"]),
         c.pick(&["0.2", "1", "0"])
@@ -219,10 +245,17 @@ fn quantizer(flow: Flow, c: &mut Choices) -> (String, Flow) {
     if zigzag {
         text += ",zigzag=1";
     }
-    if zigzag && (flow.dtype, code) == (Dtype::F32, Dtype::U32) && c.often(128) {
+    if linear {
+        text += ",linear=1";
+        text += if config == 72 { c.pick(&["", ",precise=1"]) } else { "" };
+    } else if zigzag && (flow.dtype, code) == (Dtype::F32, Dtype::U32) && config >= 36 && c.often(128) {
         text += ",inplace=1";
+        text += if config == 72 { c.pick(&["", ",verify=1", ",pow2=1"]) } else { "" };
+    } else if config >= 48 && c.often(100) {
+        text += ",dither=1,seed=12345";
+        text += if config >= 52 { c.pick(&["", ",strength=0.3"]) } else { "" };
     } else if c.often(60) {
-        text += c.pick(&[",config=28", ",threshold=50", ",radius=50"]);
+        text += c.pick(&[",threshold=50", ",radius=50", ",ports=3"]);
     }
     (text, Flow { dtype: code, whole: true, below: u64::MAX, array: false })
 }
@@ -246,9 +279,15 @@ fn describe(sources: &[Data], choices: Vec<u8>) -> String {
                     (number, "codes", next.dtype),
                     (number, "outlier_errors", flow.dtype),
                     (number, "outlier_indices", Dtype::U32),
-                    (number, "outlier_count", Dtype::U32),
                 ]);
-            } else if text.starts_with("quantizer") && !text.contains("inplace") {
+                if text.contains("centering") {
+                    ports.push((number, "means", flow.dtype));
+                } else if !text.contains("ports=3") {
+                    ports.push((number, "outlier_count", Dtype::U32));
+                }
+            } else if text.starts_with("lorenzo:") && text.contains("centering=1") {
+                ports.push((number, "means", next.dtype));
+            } else if text.starts_with("quantizer") && !text.contains("inplace") && !text.contains("linear") {
                 ports.extend([(number, "outlier_vals", flow.dtype), (number, "outlier_idxs", Dtype::U32)]);
             }
             stages.push(text);

@@ -71,6 +71,45 @@ pub(crate) const SHAPES: &[Shape] = &[
         want: Want::Right(|at, bytes| is_u32(at, bytes, |_| 1)),
     },
     Shape {
+        name: "fzm: chunks of 2 GiB of one run each",
+        make: chunks,
+        cache: MIB,
+        spill: 0,
+        work: PAGE,
+        want: Want::Right(|at, bytes| {
+            let (words, rest) = bytes.as_chunks::<8>();
+            rest.is_empty() && (at / 8..).zip(words).all(|(i, word)| u64::from_le_bytes(*word) == i / CHUNK + 1)
+        }),
+    },
+    Shape {
+        name: "fzm: a chunk of 2 GiB whose runs pass its end",
+        make: || chunked(&[(1, CHUNK as u32 + 1), (2, CHUNK as u32 - 1)]),
+        cache: MIB,
+        spill: 0,
+        work: PAGE,
+        want: Want::Refused(Refusal::Corrupt),
+    },
+    Shape {
+        name: "fzm: linear codes in blocks, over 4 GiB of one run",
+        make: || blocks(1 << 30),
+        cache: MIB,
+        spill: 0,
+        work: PAGE,
+        want: Want::Right(|at, bytes| {
+            let (words, rest) = bytes.as_chunks::<4>();
+            let value = |i: u64| (7 * (i % 32 + 1)) as f32;
+            rest.is_empty() && (at / 4..).zip(words).all(|(i, word)| word == &value(i).to_le_bytes())
+        }),
+    },
+    Shape {
+        name: "fzm: outliers that only the configuration has",
+        make: || counted(u32::MAX),
+        cache: MIB,
+        spill: 0,
+        work: MIB,
+        want: Want::Refused(Refusal::Corrupt),
+    },
+    Shape {
         name: "fzm: sums over 16 GiB of one run",
         make: || sums((1 << 32) - 4),
         cache: 16 * MIB,
@@ -116,6 +155,8 @@ pub(crate) const SHAPES: &[Shape] = &[
 ];
 
 const LORENZO: u64 = 1 << 22;
+/// Elements of a chunk of 2 GiB.
+const CHUNK: u64 = 1 << 28;
 const OUTLIERS: u32 = 600_000;
 
 fn is_u32(at: u64, bytes: &[u8], want: impl Fn(u64) -> u32) -> bool {
@@ -139,6 +180,49 @@ fn sevens(n: u64) -> Vec<u8> {
 fn lorenzo(n: u64) -> Vec<u8> {
     let config = [&[6, 2, 0, 0][..], &((n / 4) as u32).to_le_bytes(), &4_u32.to_le_bytes(), &[0; 4]].concat();
     chain(&[(12, config), (5, vec![6])], &sevens(n), 4 * n)
+}
+
+/// 15 chunks of one run each; the values count from 1.
+fn chunks() -> Vec<u8> {
+    chunked(&(1..=15).map(|value| (value, CHUNK as u32)).collect::<Vec<_>>())
+}
+
+/// Chunks of one run each, of 8-byte elements.
+fn chunked(runs: &[(u64, u32)]) -> Vec<u8> {
+    let count = runs.iter().map(|run| u64::from(run.1)).sum::<u64>();
+    let mut out = (runs.len() as u32).to_le_bytes().to_vec();
+    out.extend((0..=runs.len() as u32).flat_map(u32::to_le_bytes));
+    out.resize(out.len().next_multiple_of(8), 0);
+    out.extend(runs.iter().flat_map(|run| run.0.to_le_bytes()));
+    out.extend(runs.iter().flat_map(|run| run.1.to_le_bytes()));
+    let config = [&[3][..], &(count as u32).to_le_bytes(), &(8 * CHUNK as u32).to_le_bytes()].concat();
+    chain(&[(5, config)], &out, 8 * count)
+}
+
+/// Linear codes of 32 bits, whose differences in blocks of 32 are a run of `n` sevens.
+fn blocks(n: u32) -> Vec<u8> {
+    let lorenzo = [&[6, 1, 0, 1][..], &[0; 12], &32_u32.to_le_bytes()].concat();
+    let rle = [&[6][..], &n.to_le_bytes(), &[0; 4]].concat();
+    let mut linear = quantizer([8, 2], 0);
+    linear[33] = 1;
+    chain(&[(14, linear), (12, lorenzo), (5, rle)], &sevens(n.into()), 4 * u64::from(n))
+}
+
+/// One code, and `n` outliers in the configuration that no port has.
+fn counted(n: u32) -> Vec<u8> {
+    let stage = Stage { kind: 14, input: 9, outputs: vec![0, 1, 2], config: quantizer([9, 1], n) };
+    file(&[stage], &[vec![0; 2], Vec::new(), Vec::new()], 8)
+}
+
+/// A configuration of 72 bytes with a bound of 0.5.
+fn quantizer(types: [u8; 2], outliers: u32) -> Vec<u8> {
+    let mut config = [0.5_f32, 0.5, 0.0].iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();
+    config.extend([1_u32, 0, outliers].iter().flat_map(|n| n.to_le_bytes()));
+    config.extend(types);
+    config.resize(56, 0);
+    config.extend(0.5_f64.to_le_bytes());
+    config.resize(72, 0);
+    config
 }
 
 fn sums(n: u64) -> Vec<u8> {

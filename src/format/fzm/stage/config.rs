@@ -33,6 +33,8 @@ pub struct Field {
     pub kind: FieldKind,
     /// The smallest size of a configuration that contains it.
     pub since: usize,
+    /// The largest size of a configuration that contains it.
+    pub until: usize,
 }
 
 /// The type of a field; integers and floats are little-endian.
@@ -71,7 +73,7 @@ macro_rules! fields {
     ($($(#[$doc:meta])* $name:ident $kind:ident;)*) => {$(
         $(#[$doc])*
         pub(super) const fn $name(name: &'static str, at: usize) -> Self {
-            Self { name, at, kind: FieldKind::$kind, since: 0 }
+            Self { name, at, kind: FieldKind::$kind, since: 0, until: usize::MAX }
         }
     )*};
 }
@@ -105,17 +107,22 @@ impl Field {
 
     /// `len` bytes at `at` that are zero in every file; another value has no known meaning.
     pub(super) const fn zero(at: usize, len: usize) -> Self {
-        Self { name: "reserved", at, kind: FieldKind::Zero(len), since: 0 }
+        Self { name: "reserved", at, kind: FieldKind::Zero(len), since: 0, until: usize::MAX }
     }
 
     /// `len` bytes at `at` that writers did not clear; they mean nothing.
     pub(super) const fn hole(at: usize, len: usize) -> Self {
-        Self { name: "undefined", at, kind: FieldKind::Hole(len), since: 0 }
+        Self { name: "undefined", at, kind: FieldKind::Hole(len), since: 0, until: usize::MAX }
     }
 
     /// Only in configurations of at least `size` bytes.
     pub(super) const fn since(self, size: usize) -> Self {
         Self { since: size, ..self }
+    }
+
+    /// Only in configurations of at most `size` bytes.
+    pub(super) const fn until(self, size: usize) -> Self {
+        Self { until: size, ..self }
     }
 
     /// Bytes of the field.
@@ -131,7 +138,7 @@ impl Field {
 
     /// Whether a configuration of `len` bytes contains it.
     pub fn is_in(&self, len: usize) -> bool {
-        len >= self.since && self.at.checked_add(self.size()).is_some_and(|end| end <= len)
+        (self.since..=self.until).contains(&len) && self.at.checked_add(self.size()).is_some_and(|end| end <= len)
     }
 
     /// Whether it says something: neither reserved nor undefined.
@@ -146,6 +153,7 @@ pub struct Config {
     layout: &'static Layout,
     bytes: Vec<u8>,
     at: FileOffset,
+    outputs: usize,
 }
 
 /// The names of the error-bound modes, by number.
@@ -157,7 +165,7 @@ impl Config {
     /// # Errors
     /// Fails with [`Kind::Unknown`](crate::error::Kind::Unknown) for a size or a value without a known meaning.
     pub fn read(layout: &'static Layout, cursor: &Cursor) -> Result<Self> {
-        let config = Self { layout, bytes: cursor.rest().to_vec(), at: cursor.at() };
+        let config = Self { layout, bytes: cursor.rest().to_vec(), at: cursor.at(), outputs: 1 };
         let len = config.len();
         if !layout.sizes.is_empty() && !layout.sizes.contains(&len) {
             return Err(Error::unknown(format!("a configuration of {len} bytes"), "config_size").at(config.at));
@@ -188,6 +196,16 @@ impl Config {
     /// The same with the fields of `layout`, which depend on its content.
     pub(super) fn with(self, layout: &'static Layout) -> Self {
         Self { layout, ..self }
+    }
+
+    /// The configuration of a stage that has so many outputs in the file.
+    pub fn with_outputs(self, outputs: usize) -> Self {
+        Self { outputs, ..self }
+    }
+
+    /// How many outputs the stage has in the file: for stages whose generations differ in nothing else.
+    pub fn outputs(&self) -> usize {
+        self.outputs
     }
 
     /// Its size in bytes.

@@ -16,7 +16,6 @@ mod bitpack;
 mod bitplane_rze;
 mod bitshuffle;
 mod block_windows;
-mod cdf97;
 mod checkpoints;
 mod code_blocks;
 pub mod config;
@@ -30,12 +29,9 @@ mod outliers;
 mod pass_through;
 mod quantizer;
 mod rle;
-mod roibin_split;
 mod rze;
 mod scratch;
 mod sign_coding;
-mod speck2d;
-mod sz_blocks;
 #[cfg(test)]
 mod testing;
 mod tiled_lorenzo;
@@ -177,12 +173,6 @@ pub const STAGES: &[&StageType] = &[
     &adaptive_bitpack::TYPE,
     &tiled_lorenzo::TYPE,
     &adaptive_lorenzo::TYPE,
-    &roibin_split::TYPE,
-    &sz_blocks::SZX,
-    &sz_blocks::SZP,
-    &cdf97::TYPE,
-    &speck2d::TYPE,
-    &cdf97::CORRECT,
 ];
 
 /// The type with number `code` whose configuration has `len` bytes. Numbers 12 and 13 were those of `LorenzoQuant` of
@@ -203,7 +193,8 @@ pub fn parse(index: usize, code: u16, config: &Cursor, inputs: usize, outputs: u
         let why = Error::unknown(format!("stage {index} (type {code})"), "stage_type");
         return Ok(Box::new(Unknown::new("unknown", config, inputs, outputs, why)?));
     };
-    let parsed = Config::read(row.layout, config).and_then(row.parse).and_then(|stage| {
+    let own = Config::read(row.layout, config).map(|own| own.with_outputs(outputs));
+    let parsed = own.and_then(row.parse).and_then(|stage| {
         let want = (stage.inputs(), stage.ports().len());
         if want == (inputs, outputs) {
             return Ok(stage);

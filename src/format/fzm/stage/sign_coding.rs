@@ -1,7 +1,8 @@
 //! Zigzag (type 15) and Negabinary (type 16): codings of signed integers, element by element.
 //!
-//! Reference: sections 4 (the codes) and 5.7. The decoded stream is as long as the coded one; a partial element at the
-//! end, undefined in the reference library, is zero.
+//! Reference: sections 4 (the codes) and 5.7. The decoded stream is as long as the coded one. A partial element at the
+//! end is copied if a Zigzag has a configuration of 3 bytes; otherwise the reference library leaves it undefined, and it
+//! is zero here.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -17,8 +18,12 @@ use crate::format::fzm::inverse::{self, Inverse, SignCode};
 use crate::format::fzm::stream::{ByteStream, Derivation};
 
 /// The stage type.
-pub(super) const ZIGZAG: StageType =
-    StageType { code: 15, name: "zigzag", layout: &LAYOUT, parse: |config| Ok(Box::new(SignCoding::zigzag(config)?)) };
+pub(super) const ZIGZAG: StageType = StageType {
+    code: 15,
+    name: "zigzag",
+    layout: &ZIGZAG_LAYOUT,
+    parse: |config| Ok(Box::new(SignCoding::zigzag(config)?)),
+};
 
 /// The stage type.
 pub(super) const NEGABINARY: StageType = StageType {
@@ -31,6 +36,15 @@ pub(super) const NEGABINARY: StageType = StageType {
 const LAYOUT: Layout = Layout {
     sizes: &[0, 1, 2],
     fields: &[Field::element_type("input_type", 0), Field::element_type("output_type", 1)],
+};
+
+const ZIGZAG_LAYOUT: Layout = Layout {
+    sizes: &[0, 1, 2, 3],
+    fields: &[
+        Field::element_type("input_type", 0),
+        Field::element_type("output_type", 1),
+        Field::boolean("byte_transparent", 2),
+    ],
 };
 
 /// A stage of either type.
@@ -48,12 +62,7 @@ pub(super) type Decode = fn(&mut [u8]);
 
 impl SignCoding {
     fn zigzag(config: Config) -> Result<Self> {
-        Self::parse("zigzag", SignCode::Zigzag, config, |size| match size {
-            1 => zigzag::<u8>,
-            2 => zigzag::<u16>,
-            4 => zigzag::<u32>,
-            _ => zigzag::<u64>,
-        })
+        Self::parse("zigzag", SignCode::Zigzag, config, zigzag_of)
     }
 
     fn parse(name: &'static str, code: SignCode, config: Config, decode: fn(usize) -> Decode) -> Result<Self> {
@@ -85,6 +94,16 @@ fn negabinary<U: Unsigned>(bytes: &mut [u8]) {
     }
 }
 
+/// The zigzag decoder for elements of `size` bytes.
+fn zigzag_of(size: usize) -> Decode {
+    match size {
+        1 => zigzag::<u8>,
+        2 => zigzag::<u16>,
+        4 => zigzag::<u32>,
+        _ => zigzag::<u64>,
+    }
+}
+
 /// The negabinary decoder for elements of `size` bytes.
 pub(super) fn negabinary_of(size: usize) -> Decode {
     match size {
@@ -105,7 +124,7 @@ impl Stage for SignCoding {
     }
 
     fn output_type(&self, _port: usize) -> DataType {
-        self.unsigned
+        if self.config.flag("byte_transparent") { DataType::Opaque } else { self.unsigned }
     }
 
     fn config(&self) -> &Config {
@@ -118,14 +137,24 @@ impl Stage for SignCoding {
 
     fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, _cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>> {
         let [input] = exactly(outputs)?;
-        let (len, size) = (input.len(), self.signed.size());
-        let windows = BlockWindows::new(len, to_u64(size), scaled(input.unit(), size, size));
-        let whole = len - len % to_u64(size);
-        Ok(vec![Arc::new(DecodedSigns { input, code: self.code, size, decode: self.decode, whole, windows })])
+        let tail = if self.config.has("byte_transparent") { Tail::Copied } else { Tail::Zero };
+        Ok(vec![Arc::new(DecodedSigns::new(input, self.code, self.signed.size(), self.decode, tail))])
     }
 }
 
-/// The decoded elements; a partial element at the end is zero.
+/// The numbers of `size` bytes whose zigzag codes `input` holds, for stages that contain this coding.
+pub(super) fn zigzag_numbers(input: Arc<dyn ByteStream>, size: usize) -> Arc<dyn ByteStream> {
+    Arc::new(DecodedSigns::new(input, SignCode::Zigzag, size, zigzag_of(size), Tail::Zero))
+}
+
+/// What a partial element at the end becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tail {
+    Zero,
+    Copied,
+}
+
+/// The decoded elements.
 struct DecodedSigns {
     input: Arc<dyn ByteStream>,
     code: SignCode,
@@ -134,7 +163,16 @@ struct DecodedSigns {
     decode: Decode,
     /// Bytes of whole elements.
     whole: u64,
+    tail: Tail,
     windows: BlockWindows,
+}
+
+impl DecodedSigns {
+    fn new(input: Arc<dyn ByteStream>, code: SignCode, size: usize, decode: Decode, tail: Tail) -> Self {
+        let len = input.len();
+        let windows = BlockWindows::new(len, to_u64(size), scaled(input.unit(), size, size));
+        Self { input, code, size, decode, whole: len - len % to_u64(size), tail, windows }
+    }
 }
 
 impl Blockwise for DecodedSigns {
@@ -145,14 +183,23 @@ impl Blockwise for DecodedSigns {
     fn decode(&self, start: u64, out: &mut [u8]) -> Result<()> {
         // Only the last block of the stream can contain a partial element.
         let n = out.len().min(usize::try_from(self.whole.saturating_sub(start)).unwrap_or(usize::MAX));
-        let (elements, tail) = out.split_at_mut(n);
-        self.input.read(start, elements)?;
-        (self.decode)(elements);
-        tail.fill(0);
+        match self.tail {
+            Tail::Copied => self.input.read(start, out)?,
+            Tail::Zero => {
+                let (elements, tail) = out.split_at_mut(n);
+                self.input.read(start, elements)?;
+                tail.fill(0);
+            }
+        }
+        (self.decode)(&mut out[..n]);
         Ok(())
     }
 
     fn derivation(self: Arc<Self>) -> Option<Derivation> {
+        // A derived stream ends with zeros.
+        if self.tail == Tail::Copied && self.whole < self.windows.len() {
+            return None;
+        }
         let inverse = inverse::SignCoding { code: self.code, size: to_u64(self.size), whole: self.whole };
         Some(Derivation { inverse: Inverse::SignCoding(inverse), input: Arc::clone(&self.input) })
     }
@@ -160,7 +207,9 @@ impl Blockwise for DecodedSigns {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{inverse, parse_error, windows_agree};
+    use fzm_writer::{Dtype, field};
+
+    use super::super::testing::{inverse, round_trip, unknown_error, windows_agree};
 
     #[test]
     fn signed_codes_decode_element_by_element() {
@@ -177,9 +226,22 @@ mod tests {
     }
 
     #[test]
+    fn zigzag_of_3_bytes_copies_a_partial_element() {
+        for transparent in [0, 1] {
+            let config = [6, 2, transparent];
+            assert_eq!(inverse(15, &config, &[&[2, 0, 0, 0, 9, 8, 7]]).unwrap(), [1, 0, 0, 0, 9, 8, 7]);
+            assert_eq!(inverse(15, &config, &[&[9, 8]]).unwrap(), [9, 8]);
+            windows_agree(15, &config, &[&(0..=200).collect::<Vec<u8>>()]);
+        }
+        for (text, dtype) in [("zigzag:config=3", Dtype::I32), ("rze,zigzag:t=i64,bytes=1", Dtype::U8)] {
+            round_trip(text, dtype, &[5003], &field::smooth(dtype, &[5003], 3.0, 6));
+        }
+    }
+
+    #[test]
     fn only_a_signed_type_and_its_unsigned_partner_are_accepted() {
-        assert_eq!(parse_error(15, &[6, 1]), "sign coding from int32 to uint16 is unknown (input_type, at byte 0x100)");
-        assert_eq!(parse_error(16, &[2, 2]), "element type uint32 is unknown (input_type, at byte 0x100)");
-        assert_eq!(parse_error(16, &[77, 2]), "element type 77 is unknown (input_type, at byte 0x100)");
+        assert_eq!(unknown_error(15, &[6, 1]), "sign coding from int32 to uint16 (input_type, at byte 0x100)");
+        assert_eq!(unknown_error(16, &[2, 2]), "element type uint32 (input_type, at byte 0x100)");
+        assert_eq!(unknown_error(16, &[77, 2]), "element type 77 (input_type, at byte 0x100)");
     }
 }

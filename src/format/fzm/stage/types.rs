@@ -181,8 +181,10 @@ unsigned!(u8, i8; u16, i16; u32, i32; u64, i64;);
 
 /// A floating-point number.
 pub(super) trait Float: Element + Add<Output = Self> + Mul<Output = Self> + Into<f64> {
-    /// Twice an error bound.
-    fn twice(bound: f32) -> Self;
+    /// The nearest number to `x`.
+    fn nearest(x: f64) -> Self;
+    /// The product with `by`, plus `plus`, rounded once.
+    fn times_plus(self, by: Self, plus: Self) -> Self;
     /// The nearest number to `n`.
     fn of(n: i64) -> Self;
     /// Converts `x`, exactly.
@@ -195,8 +197,14 @@ pub(super) trait Float: Element + Add<Output = Self> + Mul<Output = Self> + Into
 }
 
 impl Float for f32 {
-    fn twice(bound: f32) -> Self {
-        2.0 * bound
+    #[inline(always)]
+    fn nearest(x: f64) -> Self {
+        x as Self
+    }
+
+    #[inline(always)]
+    fn times_plus(self, by: Self, plus: Self) -> Self {
+        self.mul_add(by, plus)
     }
 
     fn is_finite(self) -> bool {
@@ -220,8 +228,14 @@ impl Float for f32 {
 }
 
 impl Float for f64 {
-    fn twice(bound: f32) -> Self {
-        2.0 * Self::from(bound)
+    #[inline(always)]
+    fn nearest(x: f64) -> Self {
+        x
+    }
+
+    #[inline(always)]
+    fn times_plus(self, by: Self, plus: Self) -> Self {
+        self.mul_add(by, plus)
     }
 
     fn is_finite(self) -> bool {

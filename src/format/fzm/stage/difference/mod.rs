@@ -15,7 +15,7 @@ use super::block_windows::{BlockWindows, Blockwise, scaled};
 use super::checkpoints::{Checkpoints, Frontier};
 use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
-use super::sign_coding::{Decode, negabinary_of};
+use super::sign_coding::{Decode, negabinary_of, zigzag_numbers};
 use super::types::Element;
 use super::{Context, DataType, Stage, StageType, exactly};
 use crate::bytes::{to_u64, to_usize};
@@ -33,8 +33,13 @@ pub(super) const TYPE: StageType = StageType {
 };
 
 const LAYOUT: Layout = Layout {
-    sizes: &[0, 1, 6],
-    fields: &[Field::element_type("input_type", 0), Field::element_type("output_type", 1), Field::u32("chunk_size", 2)],
+    sizes: &[0, 1, 6, 7],
+    fields: &[
+        Field::element_type("input_type", 0),
+        Field::element_type("output_type", 1),
+        Field::u32("chunk_size", 2),
+        Field::boolean("zigzag", 6),
+    ],
 };
 
 /// A stage.
@@ -51,15 +56,18 @@ impl Difference {
         let input = config.element_type("input_type", &[F32, F64, U8, U16, U32, I8, I16, I32, I64], F32)?;
         let output = config.element_type("output_type", &[F32, F64, U8, U16, U32, U64, I32, I64], input)?;
         let stage = Self { input, output, chunk_size: config.u32("chunk_size"), config };
-        if !stage.is_negabinary() && (input != output || matches!(input, I8 | I16)) {
+        if !stage.is_coded() && (input != output || matches!(input, I8 | I16)) {
             let pair = format!("differences from {} to {}", input.name(), output.name());
             return Err(stage.config.unknown("input_type", pair));
+        }
+        if stage.config.has("zigzag") && !stage.is_coded() {
+            return Err(stage.config.unknown("zigzag", "a coding of plain differences"));
         }
         Ok(stage)
     }
 
-    /// Whether the differences of signed integers are stored in negabinary.
-    fn is_negabinary(&self) -> bool {
+    /// Whether the differences of signed integers are stored as codes without a sign.
+    fn is_coded(&self) -> bool {
         self.input.is_signed() && self.output.code().checked_add(4) == Some(self.input.code())
     }
 }
@@ -83,8 +91,8 @@ impl Stage for Difference {
 
     fn summary(&self) -> Vec<String> {
         let mut lines = vec![self.input.name().to_owned()];
-        if self.is_negabinary() {
-            lines.push("negabinary".into());
+        if self.is_coded() {
+            lines.push(if self.config.flag("zigzag") { "zigzag" } else { "negabinary" }.into());
         }
         if self.chunk_size > 0 {
             lines.push(format!("chunks of {} bytes", self.chunk_size));
@@ -99,7 +107,11 @@ impl Stage for Difference {
     fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>> {
         let [input] = exactly(outputs)?;
         let size = self.input.size();
-        let input = Input { decode: self.is_negabinary().then(|| negabinary_of(size)), stream: input };
+        let input = match (self.is_coded(), self.config.flag("zigzag")) {
+            (true, false) => Input { decode: Some(negabinary_of(size)), stream: input },
+            (true, true) => Input { decode: None, stream: zigzag_numbers(input, size) },
+            _ => Input { decode: None, stream: input },
+        };
         let chunk = u64::from(self.chunk_size) / to_u64(size);
         Ok(vec![match (self.input, size) {
             (F32, _) => stream::<TiledScan<f32>>(input, chunk, cx),
@@ -329,7 +341,7 @@ fn derivation<S: Sum>(input: &Input, chunk: u64, whole: u64) -> Derivation {
 mod tests {
     use fzm_writer::{Dtype, field};
 
-    use super::super::testing::{Random, inverse, parse_error, round_trip, windows_agree};
+    use super::super::testing::{Random, inverse, round_trip, unknown_error, windows_agree};
 
     fn config(input: u8, output: u8, chunk: u32) -> Vec<u8> {
         [&[input, output][..], &chunk.to_le_bytes()].concat()
@@ -344,6 +356,9 @@ mod tests {
         assert_eq!(got, [1, 0, 2, 0, 1, 0, 0]);
         // Negabinary 1, 2, 3 is 1, -2, -1.
         assert_eq!(inverse(2, &config(4, 0, 0), &[&[1, 2, 3]]).unwrap(), [1, 255, 254]);
+        // With the sign in the lowest bit: -1, 1, -2.
+        assert_eq!(inverse(2, &[&config(4, 0, 0)[..], &[1]].concat(), &[&[1, 2, 3]]).unwrap(), [255, 0, 254]);
+        assert_eq!(inverse(2, &[&config(4, 0, 0)[..], &[0]].concat(), &[&[1, 2, 3]]).unwrap(), [1, 255, 254]);
         // Without a configuration: floats; with one byte: that type.
         let ones = [1.0_f32, 2.0, 4.5].map(f32::to_le_bytes).concat();
         assert_eq!(inverse(2, &[], &[&ones]).unwrap(), [1.0_f32, 3.0, 7.5].map(f32::to_le_bytes).concat());
@@ -367,6 +382,10 @@ mod tests {
             ("difference:out=u16", Dtype::I16, 100_000),
             ("difference:out=u32,chunk=16384,bitshuffle:w=4,rze", Dtype::I32, 12_000),
             ("difference:out=u64,bitshuffle:w=8", Dtype::I64, 20_000),
+            ("difference:out=u8,zigzag=1,chunk=64", Dtype::I8, 3_001),
+            ("difference:out=u16,zigzag=1", Dtype::I16, 100_000),
+            ("difference:out=u32,zigzag=1,chunk=16384,bitshuffle:w=4,rze", Dtype::I32, 12_000),
+            ("difference:out=u64,config=7,chunk=1024", Dtype::I64, 20_000),
         ] {
             round_trip(text, dtype, &[n], &field::smooth(dtype, &[n], 0.5, 6));
         }
@@ -382,13 +401,15 @@ mod tests {
 
     #[test]
     fn undefined_types_are_refused() {
-        for (input, output, want) in [
-            (3, 3, "element type uint64 is unknown (input_type, at byte 0x100)"),
-            (4, 4, "element type int8 is unknown (output_type, at byte 0x101)"),
-            (5, 0, "differences from int16 to uint8 is unknown (input_type, at byte 0x100)"),
-        ] {
-            assert_eq!(parse_error(2, &config(input, output, 0)), want);
+        for (input, output, names) in [(4, 2, "int8 to uint32"), (5, 0, "int16 to uint8"), (8, 9, "float32 to float64")]
+        {
+            let want = format!("differences from {names} (input_type, at byte 0x100)");
+            assert_eq!(unknown_error(2, &config(input, output, 0)), want);
         }
-        assert_eq!(parse_error(2, &config(42, 0, 0)), "element type 42 is unknown (input_type, at byte 0x100)");
+        assert_eq!(unknown_error(2, &config(3, 3, 0)), "element type uint64 (input_type, at byte 0x100)");
+        assert_eq!(unknown_error(2, &config(42, 0, 0)), "element type 42 (input_type, at byte 0x100)");
+        let own = |code, output| [&config(6, output, 0)[..], &[code]].concat();
+        assert_eq!(unknown_error(2, &own(2, 2)), "the value 2 (zigzag, at byte 0x106)");
+        assert_eq!(unknown_error(2, &own(0, 6)), "a coding of plain differences (zigzag, at byte 0x106)");
     }
 }

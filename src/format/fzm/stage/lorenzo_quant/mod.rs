@@ -1,6 +1,6 @@
 //! `LorenzoQuant` (type 1; 12 and 13 in older files): floats as quantized differences from their neighbors.
 //!
-//! Reference: sections 5.1 and 6 (32-, 40- and 44-byte configurations). Decoding sums the differences within
+//! Reference: sections 5.1 and 6 (32-, 40-, 44- and 64-byte configurations). Decoding sums the differences within
 //! independent tiles: in integers if these are exact, which is always the case except for huge values; otherwise in the
 //! reference library's order of float additions.
 #![forbid(unsafe_code)]
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use super::DataType::{F32, F64, U8, U16, U32};
 use super::config::{Config, Field, Layout};
-use super::outliers::{Names, Outliers};
+use super::outliers::{Count, Names, Outliers};
 use super::types::Unsigned;
 use super::{Context, DataType, Stage, StageType, exactly};
 use crate::bytes::to_u64;
@@ -38,7 +38,7 @@ pub(super) const TYPE: StageType = StageType {
 };
 
 const LAYOUT: Layout = Layout {
-    sizes: &[32, 40, 44],
+    sizes: &[32, 40, 44, 64],
     fields: &[
         Field::f32("error_bound", 0),
         Field::u32("quant_radius", 4),
@@ -54,7 +54,11 @@ const LAYOUT: Layout = Layout {
         Field::f32("user_eb", 32),
         Field::f32("value_base", 36),
         Field::boolean("zigzag_codes", 40),
-        Field::zero(41, 3),
+        Field::boolean("centering", 41),
+        Field::zero(42, 2),
+        Field::hole(44, 4),
+        Field::f64("error_bound_f64", 48),
+        Field::f64("value_base_f64", 56),
     ],
 };
 
@@ -65,7 +69,8 @@ pub(super) const SHORTEST: usize = 32;
 #[derive(Debug)]
 struct LorenzoQuant {
     config: Config,
-    error_bound: f32,
+    /// With all bits that the configuration has.
+    error_bound: f64,
     num_elements: u32,
     input: DataType,
     code: DataType,
@@ -87,6 +92,9 @@ impl LorenzoQuant {
         if ndim > 3 {
             return Err(config.corrupt("ndim", format!("{ndim} dimensions, but at most 3 are allowed")));
         }
+        if config.flag("centering") && ndim > 1 {
+            return Err(config.corrupt("centering", format!("means of an array of {ndim} dimensions")));
+        }
         let coding = match config.flag("zigzag_codes") {
             _ if !config.has("user_eb") => Coding::Biased(quant_radius),
             false => Coding::Signed,
@@ -99,7 +107,9 @@ impl LorenzoQuant {
             );
         }
         let dim = ["dim_x", "dim_y", "dim_z"].map(|name| config.u32(name));
-        let (error_bound, num_elements) = (config.f32("error_bound"), config.u32("num_elements"));
+        let precise = config.f64("error_bound_f64");
+        let error_bound = if precise == 0.0 { config.f32("error_bound").into() } else { precise };
+        let num_elements = config.u32("num_elements");
         Ok(Self { config, error_bound, num_elements, input, code, ndim, dim, coding })
     }
 
@@ -114,7 +124,7 @@ impl LorenzoQuant {
 
     fn stream<T: Real, C: Unsigned>(
         &self,
-        outputs: [Arc<dyn ByteStream>; 4],
+        outputs: Vec<Arc<dyn ByteStream>>,
         cx: &Context,
     ) -> Result<Arc<dyn ByteStream>> {
         self.stream_below::<T, C>(outputs, cx, i64::MAX)
@@ -123,20 +133,34 @@ impl LorenzoQuant {
     /// The inverse; sums beyond `limit` are computed in the reference library's order.
     fn stream_below<T: Real, C: Unsigned>(
         &self,
-        [codes, errors, indices, count]: [Arc<dyn ByteStream>; 4],
+        outputs: Vec<Arc<dyn ByteStream>>,
         cx: &Context,
         limit: i64,
     ) -> Result<Arc<dyn ByteStream>> {
+        let own_count = Count::Config(self.config.u64("outlier_count"));
+        let (codes, ports, count, means) = match outputs.len() {
+            3 => {
+                let [codes, errors, indices] = exactly(outputs)?;
+                (codes, [errors, indices], own_count, None)
+            }
+            _ => {
+                let [codes, errors, indices, last] = exactly(outputs)?;
+                let (count, means) =
+                    if self.config.flag("centering") { (own_count, Some(last)) } else { (Count::Port(last), None) };
+                (codes, [errors, indices], count, means)
+            }
+        };
         let n = codes.len() / to_u64(C::SIZE);
         if n.checked_mul(to_u64(T::SIZE)).is_none() {
             return Err(Error::corrupt(format!("{n} elements are more than 2^64 bytes"), "codes"));
         }
         let names = Names { values: "outlier_errors", indices: "outlier_indices" };
-        let outliers = Outliers::new([errors, indices, count], names, n, cx);
-        let coded = Arc::new(Coded::<T, C>::new(codes, outliers, self.coding, T::twice(self.error_bound)));
+        let outliers = Outliers::new(ports, count, names, n, cx)?;
+        let twice_bound = T::nearest(2.0) * T::nearest(self.error_bound);
+        let coded = Arc::new(Coded::<T, C>::new(codes, outliers, self.coding, twice_bound));
         let dims @ [nz, ny, nx] = self.dims_zyx();
         if n == 0 || (nz == 1 && ny == 1) {
-            return Ok(Arc::new(Rank1::new(coded, limit)));
+            return Ok(Arc::new(Rank1::new(coded, means, limit)?));
         }
         let product = nz.checked_mul(ny).and_then(|n| n.checked_mul(nx));
         if product.is_none_or(|product| product > n) {
@@ -152,7 +176,11 @@ impl Stage for LorenzoQuant {
     }
 
     fn ports(&self) -> &[&'static str] {
-        &["codes", "outlier_errors", "outlier_indices", "outlier_count"]
+        match self.config.outputs() {
+            _ if self.config.flag("centering") => &["codes", "outlier_errors", "outlier_indices", "means"],
+            3 => &["codes", "outlier_errors", "outlier_indices"],
+            _ => &["codes", "outlier_errors", "outlier_indices", "outlier_count"],
+        }
     }
 
     fn input_type(&self, _input: usize) -> DataType {
@@ -163,6 +191,7 @@ impl Stage for LorenzoQuant {
         match port {
             0 => self.code,
             1 => self.input,
+            3 if self.config.flag("centering") => self.input,
             _ => U32,
         }
     }
@@ -172,7 +201,11 @@ impl Stage for LorenzoQuant {
     }
 
     fn summary(&self) -> Vec<String> {
-        let mut lines = vec![format!("eb {}", self.error_bound), format!("radius {}", self.config.u32("quant_radius"))];
+        let bound = match self.input {
+            F32 => (self.error_bound as f32).to_string(),
+            _ => self.error_bound.to_string(),
+        };
+        let mut lines = vec![format!("eb {bound}"), format!("radius {}", self.config.u32("quant_radius"))];
         if let Some(dims) = self.dims() {
             lines.push(dims.iter().map(u64::to_string).collect::<Vec<_>>().join(" x "));
         }
@@ -189,7 +222,6 @@ impl Stage for LorenzoQuant {
     }
 
     fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>> {
-        let outputs = exactly(outputs)?;
         let stream = match (self.input, self.code) {
             (F32, U8) => self.stream::<f32, u8>(outputs, cx),
             (F32, _) => self.stream::<f32, u16>(outputs, cx),

@@ -6,7 +6,7 @@ use super::*;
 
 use crate::format::fzm::stage::testing::{
     Memory, Random, assert_bricks, assert_windows, context, inverse, inverse_error, parse_error, round_trip, stream,
-    whole,
+    unknown_error, whole,
 };
 
 const NONE: &[u8] = &[];
@@ -18,6 +18,8 @@ fn config(len: usize, ndim: u8, dim: [u32; 3], zigzag: u8) -> Vec<u8> {
     config.extend(dim.iter().flat_map(|d| d.to_le_bytes()));
     config.extend([0; 8]);
     config.extend([zigzag, 0, 0, 0]);
+    config.extend([0xA5; 4]);
+    config.extend([0.5_f64, 0.0].iter().flat_map(|x| x.to_le_bytes()));
     config.truncate(len);
     config
 }
@@ -28,13 +30,68 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 
 #[test]
 fn every_configuration_version_decodes() {
-    for (len, zigzag, codes) in
-        [(44, 0, [1, 0xFFFF, 3]), (44, 1, [2, 1, 6]), (40, 0, [1, 0xFFFF, 3]), (32, 0, [5, 3, 7])]
-    {
+    for (len, zigzag, codes) in [
+        (64, 0, [1, 0xFFFF, 3]),
+        (64, 1, [2, 1, 6]),
+        (44, 0, [1, 0xFFFF, 3]),
+        (44, 1, [2, 1, 6]),
+        (40, 0, [1, 0xFFFF, 3]),
+        (32, 0, [5, 3, 7]),
+    ] {
         let codes: Vec<u8> = codes.iter().flat_map(|c: &u16| c.to_le_bytes()).collect();
         let got = inverse(1, &config(len, 1, [0; 3], zigzag), &[&codes, NONE, NONE, NONE]).unwrap();
         assert_eq!(floats(&got), [1.0, 0.0, 3.0], "{len} {zigzag}");
     }
+}
+
+#[test]
+fn a_bound_of_64_bits_counts_unless_it_is_zero() {
+    let codes = [1, 0, 1, 0].repeat(1);
+    for (precise, types, want) in [
+        (0.1_f64, [9, 1], [0.2_f64, 0.4].map(f64::to_le_bytes).concat()),
+        (0.0, [9, 1], [1.0_f64, 2.0].map(f64::to_le_bytes).concat()),
+        (0.1, [8, 1], [0.2_f32, 0.4].map(f32::to_le_bytes).concat()),
+    ] {
+        let mut config = config(64, 1, [0; 3], 0);
+        config[16..18].copy_from_slice(&types);
+        config[48..56].copy_from_slice(&precise.to_le_bytes());
+        assert_eq!(inverse(1, &config, &[&codes, NONE, NONE]).unwrap(), want, "{precise} {types:?}");
+    }
+}
+
+#[test]
+fn without_a_count_port_the_configuration_counts_the_outliers() {
+    let (errors, indices) =
+        ([100.0_f32, 7.0].map(f32::to_le_bytes).concat(), [2_u32, 99].map(u32::to_le_bytes).concat());
+    let codes = [1, 0, 0, 0, 0, 0, 1, 0];
+    let counted = |n: u32| {
+        let mut config = config(44, 1, [0; 3], 0);
+        config[12..16].copy_from_slice(&n.to_le_bytes());
+        config
+    };
+    assert_eq!(floats(&inverse(1, &counted(1), &[&codes, &errors, &indices]).unwrap()), [1.0, 1.0, 101.0, 102.0]);
+    assert_eq!(floats(&inverse(1, &counted(0), &[&codes, &errors, &indices]).unwrap()), [1.0, 1.0, 1.0, 2.0]);
+    let e = inverse_error(1, &counted(2), &[&codes, &errors, &indices]);
+    assert_eq!(e, "position 99 is outside the array of 4 elements (outlier_indices)");
+    let e = inverse_error(1, &counted(3), &[&codes, &errors, &indices]);
+    assert_eq!(e, "3 outliers, but the ports have 2 (outlier_count)");
+}
+
+#[test]
+fn means_are_added_to_the_first_difference_of_their_tile() {
+    let mut config = config(44, 1, [0; 3], 0);
+    config[41] = 1;
+    let codes = [1, 0].repeat(1026);
+    let means = |means: &[f32]| means.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();
+    for (first, second) in [(10.0, -5.0), (0.5, 3e9), (f32::MAX, 0.0)] {
+        let got = floats(&inverse(1, &config, &[&codes, NONE, NONE, &means(&[first, second, 9.0])]).unwrap());
+        assert_eq!((got[0], got[1024], got[1025]), (first + 1.0, second + 1.0, second + 2.0));
+    }
+    let e = inverse_error(1, &config, &[&codes, NONE, NONE, &means(&[1.0])]);
+    assert_eq!(e, "needs 8 bytes, 4 left (means)");
+    config[18] = 2;
+    let e = parse_error(1, &config);
+    assert_eq!(e, "means of an array of 2 dimensions (stage 0 (lorenzo_quant): centering, at byte 0x129)");
 }
 
 #[test]
@@ -62,6 +119,19 @@ fn every_type_rank_and_coding_decodes_as_specified() {
         ("lorenzo_quant:eb=0.01,type=13,config=40", Dtype::F64, &[9, 10, 11]),
         ("lorenzo_quant:eb=0.01,code=u8,radius=50,cap=1", Dtype::F32, &[16, 8, 24]),
         ("lorenzo_quant:eb=0.01,zigzag=1,bitshuffle:w=2,rze", Dtype::F32, &[50, 60]),
+        ("lorenzo_quant:eb=0.01,ports=3,radius=30,cap=1", Dtype::F32, &[5000]),
+        ("lorenzo_quant:eb=1e-4,config=64,ports=3,mode=prel,cap=1", Dtype::F64, &[6001]),
+        ("lorenzo_quant:eb=1e-7,code=u32,radius=1000000,config=64,ports=3,cap=1", Dtype::F64, &[65, 33]),
+        ("lorenzo_quant:eb=0.01,config=64,cap=1,radius=128", Dtype::F32, &[17, 19, 23]),
+        ("lorenzo_quant:eb=0.01,centering=1,radius=30,cap=1", Dtype::F32, &[5000]),
+        ("lorenzo_quant:eb=0.01,centering=1,code=u8,radius=100,cap=1,zigzag=1", Dtype::F32, &[3001]),
+        ("lorenzo_quant:eb=1e-7,code=u32,centering=1,config=64,mode=noa,cap=1", Dtype::F64, &[2049]),
+        ("lorenzo_quant:eb=1e-12,centering=1,config=64,cap=1", Dtype::F32, &[3000]),
+        (
+            "lorenzo_quant:centering=1,cap=1,bitshuffle:w=2,rze,rle:from=0,port=means,t=u32,config=9",
+            Dtype::F32,
+            &[20_000],
+        ),
     ] {
         round_trip(text, dtype, shape, &field::smooth(dtype, shape, 0.3, 1));
     }
@@ -87,7 +157,7 @@ fn two_ways(config: &[u8], codes: &[u8], outliers: &[(u32, f32)]) -> [Arc<dyn By
     let stage = LorenzoQuant::parse(Config::of(&LAYOUT, config).unwrap()).unwrap();
     [i64::MAX, 0].map(|limit| {
         let ports = [codes.to_vec(), errors.clone(), indices.clone(), count.clone()];
-        let ports = ports.map(|bytes| Arc::new(Memory(bytes)) as Arc<dyn ByteStream>);
+        let ports = ports.map(|bytes| Arc::new(Memory(bytes)) as Arc<dyn ByteStream>).to_vec();
         match (stage.input, stage.code) {
             (F32, U16) => stage.stream_below::<f32, u16>(ports, &context(), limit).unwrap(),
             _ => stage.stream_below::<f64, u32>(ports, &context(), limit).unwrap(),
@@ -193,19 +263,26 @@ fn a_bad_configuration_or_array_is_refused() {
     let bad = |at: usize, byte: u8| {
         let mut config = config(44, 1, [0; 3], 0);
         config[at] = byte;
-        parse_error(1, &config)
+        unknown_error(1, &config)
     };
-    assert_eq!(bad(16, 2), "element type uint32 is unknown (input_type, at byte 0x110)");
-    assert_eq!(bad(17, 2), "quantization from float32 to uint32 is unknown (input_type, at byte 0x110)");
-    assert_eq!(bad(17, 10), "element type 10 is unknown (code_type, at byte 0x111)");
-    assert_eq!(bad(18, 4), "4 dimensions, but at most 3 are allowed (ndim, at byte 0x112)");
-    assert_eq!(
-        parse_error(1, &config(20, 1, [0; 3], 0)),
-        "a configuration of 20 bytes is unknown (config_size, at byte 0x100)"
-    );
+    assert_eq!(bad(16, 2), "element type uint32 (input_type, at byte 0x110)");
+    assert_eq!(bad(17, 2), "quantization from float32 to uint32 (input_type, at byte 0x110)");
+    assert_eq!(bad(17, 10), "element type 10 (code_type, at byte 0x111)");
+    assert_eq!(bad(41, 2), "the value 2 (centering, at byte 0x129)");
+    let mut many = config(44, 1, [0; 3], 0);
+    many[18] = 4;
+    let e = parse_error(1, &many);
+    assert_eq!(e, "4 dimensions, but at most 3 are allowed (stage 0 (lorenzo_quant): ndim, at byte 0x112)");
+    for len in [20, 36, 60] {
+        let want = format!("a configuration of {len} bytes (config_size, at byte 0x100)");
+        assert_eq!(unknown_error(1, &config(len, 1, [0; 3], 0)), want);
+    }
     let mut biased = config(32, 1, [0; 3], 0);
     biased[4..8].copy_from_slice(&65_536_u32.to_le_bytes());
-    assert_eq!(parse_error(1, &biased), "65536 does not fit a code of uint16 (quant_radius, at byte 0x104)");
+    assert_eq!(
+        parse_error(1, &biased),
+        "65536 does not fit a code of uint16 (stage 0 (lorenzo_quant): quant_radius, at byte 0x104)"
+    );
     let codes = [0; 14];
     for dim in [[4, 2, 0], [u32::MAX, u32::MAX, 0]] {
         let e = inverse_error(1, &config(44, 2, dim, 0), &[&codes, NONE, NONE, NONE]);
@@ -215,6 +292,6 @@ fn a_bad_configuration_or_array_is_refused() {
     assert!(e.ends_with("elements, but 7 codes (dim_x)"), "{e}");
     let e = inverse_error(1, &config(44, 1, [0; 3], 0), &[&codes, &[0; 4], &[7, 0, 0, 0], &[1, 0, 0, 0]]);
     assert_eq!(e, "position 7 is outside the array of 7 elements (outlier_indices)");
-    let e = inverse_error(1, &config(44, 1, [0; 3], 0), &[&codes, NONE, NONE]);
-    assert_eq!(e, "a stage with 1 inputs and 3 outputs, not 1 and 4, is unknown (output_buffer_ids)");
+    let e = inverse_error(1, &config(44, 1, [0; 3], 0), &[&codes, NONE]);
+    assert!(e.starts_with("a stage with 1 inputs and 2 outputs, not 1 and 4, is unknown to fzmfs"), "{e}");
 }

@@ -16,25 +16,32 @@ use super::Context;
 use super::array_store::ArrayStore;
 use super::scratch::ScratchBuffer;
 use super::types::{Element, elements};
-use crate::account::Account;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::stream::{ByteStream, Setup};
 use crate::limits::Limits;
 use crate::once::Once;
 
-/// The names of the three ports, for errors.
+/// How many entries of the ports are valid.
+pub(super) enum Count {
+    /// As many as this port says, and at most as many as the ports have.
+    Port(Arc<dyn ByteStream>),
+    /// As many as the configuration says, which the ports must have.
+    Config(u64),
+}
+
+/// The names of the ports, for errors.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Names {
     pub(super) values: &'static str,
     pub(super) indices: &'static str,
 }
 
-/// The three ports, and the sorted records.
+/// The ports, and the sorted records.
 pub(super) struct Outliers<T> {
     values: Arc<dyn ByteStream>,
     indices: Arc<dyn ByteStream>,
-    count: Arc<dyn ByteStream>,
+    count: Count,
     names: Names,
     /// Elements of the array; an upper bound for positions.
     len: u64,
@@ -67,15 +74,6 @@ impl<T: Element> Sorted<T> {
             .map(|i| sort::position(records.get(i * stride * sort::record::<T>(), 4)?))
             .collect();
         Ok(Self { records: Some(records), count, top: top?, stride, _value: std::marker::PhantomData })
-    }
-
-    /// The first `count` of `records` of a position and a value, which are in any order.
-    ///
-    /// # Errors
-    /// Fails if there is no space for a second copy, which many records need.
-    pub(super) fn sort(records: ArrayStore, count: u64, account: &Account, what: &'static str) -> Result<Self> {
-        let (records, count) = sort::by_position::<T>(records, count, account, what)?;
-        Self::new(records, count)
     }
 
     /// Calls `take` for the outliers at positions `from..to`, in order.
@@ -181,14 +179,30 @@ const BATCH: u64 = 1 << 14;
 const LISTED: u64 = 1 << 20;
 
 impl<T: Element> Outliers<T> {
-    /// The outliers of an array of `len` elements.
+    /// The outliers of an array of `len` elements: their values and positions.
+    ///
+    /// # Errors
+    /// Fails if the ports have fewer entries than the configuration says.
     pub(super) fn new(
-        [values, indices, count]: [Arc<dyn ByteStream>; 3],
+        [values, indices]: [Arc<dyn ByteStream>; 2],
+        count: Count,
         names: Names,
         len: u64,
         cx: &Context,
-    ) -> Self {
-        Self { values, indices, count, names, len, cx: cx.clone(), sorted: Once::new() }
+    ) -> Result<Self> {
+        let own = Self { values, indices, count, names, len, cx: cx.clone(), sorted: Once::new() };
+        match own.count {
+            Count::Config(count) if count > own.stored() => {
+                let why = format!("{count} outliers, but the ports have {}", own.stored());
+                Err(Error::corrupt(why, "outlier_count"))
+            }
+            _ => Ok(own),
+        }
+    }
+
+    /// Entries of the shortest port.
+    fn stored(&self) -> u64 {
+        (self.values.len() / to_u64(T::SIZE)).min(self.indices.len() / 4)
     }
 
     /// The outliers sorted by position; the first call reads and sorts them.
@@ -196,29 +210,38 @@ impl<T: Element> Outliers<T> {
     /// # Errors
     /// Fails if a port is invalid, a position is outside the array, or there is no space for the records.
     pub(super) fn sorted(&self) -> Result<&Sorted<T>> {
-        // At most as many as elements of the shortest port.
-        let most = (self.values.len() / to_u64(T::SIZE)).min(self.indices.len() / 4);
+        let most = match self.count {
+            Count::Port(_) => self.stored(),
+            Count::Config(count) => count,
+        };
         self.sorted
             .build(&self.cx.account, self.cx.build_limit(most.saturating_mul(sort::record::<T>())), || self.sort())
     }
 
     /// The setup of a stream that reads them.
     pub(super) fn setup(&self) -> Setup {
-        if self.values.is_empty() { Setup::None } else { Setup::Once }
+        match self.count {
+            Count::Config(0) => Setup::None,
+            _ if self.values.is_empty() => Setup::None,
+            _ => Setup::Once,
+        }
     }
 
     /// The number of valid entries: a port that went through other stages has the length of its capacity.
     fn valid(&self) -> Result<u64> {
-        let stored = self.values.len() / to_u64(T::SIZE);
-        if stored == 0 {
+        let port = match &self.count {
+            Count::Config(count) => return Ok(*count),
+            Count::Port(port) => port,
+        };
+        if self.values.len() < to_u64(T::SIZE) {
             return Ok(0);
         }
-        if self.count.len() < 4 {
-            return Err(Error::new(Kind::Truncated { need: 4, have: self.count.len() }, "outlier_count"));
+        if port.len() < 4 {
+            return Err(Error::new(Kind::Truncated { need: 4, have: port.len() }, "outlier_count"));
         }
         let mut count = [0; 4];
-        self.count.read(0, &mut count)?;
-        Ok(u64::from(u32::from_le_bytes(count)).min(stored).min(self.indices.len() / 4))
+        port.read(0, &mut count)?;
+        Ok(u64::from(u32::from_le_bytes(count)).min(self.stored()))
     }
 
     fn sort(&self) -> Result<Sorted<T>> {
@@ -265,14 +288,16 @@ impl<T: Element> Outliers<T> {
 mod tests {
     use super::super::testing::{Memory, Random, context};
     use super::*;
+    use crate::account::Account;
 
     fn sorted(values: &[f32], indices: &[u32], count: &[u8], budget: u64) -> Result<Vec<(u64, f32)>> {
         let values = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         let indices = indices.iter().flat_map(|v| v.to_le_bytes()).collect();
-        let ports = [values, indices, count.to_vec()].map(|b| Arc::new(Memory(b)) as Arc<dyn ByteStream>);
+        let [values, indices, count] =
+            [values, indices, count.to_vec()].map(|b| Arc::new(Memory(b)) as Arc<dyn ByteStream>);
         let names = Names { values: "outlier_errors", indices: "outlier_indices" };
         let cx = Context { account: Account::new(budget, 0), ..context() };
-        let outliers = Outliers::new(ports, names, 10, &cx);
+        let outliers = Outliers::new([values, indices], Count::Port(count), names, 10, &cx)?;
         let mut found = Vec::new();
         outliers.sorted()?.between(0, 10, |at, value| found.push((at, value)))?;
         Ok(found)
@@ -295,6 +320,25 @@ mod tests {
     }
 
     #[test]
+    fn a_configured_count_is_of_entries_that_both_ports_have() {
+        let outliers = |count| {
+            let values = [1.0_f32, 2.0, 3.0].map(f32::to_le_bytes).concat();
+            let indices = [5_u32, 3].map(u32::to_le_bytes).concat();
+            let ports = [values, indices].map(|b| Arc::new(Memory(b)) as Arc<dyn ByteStream>);
+            let names = Names { values: "outlier_errors", indices: "outlier_indices" };
+            Outliers::<f32>::new(ports, Count::Config(count), names, 10, &context())
+        };
+        for (count, want) in [(0, &[][..]), (1, &[(5, 1.0)]), (2, &[(3, 2.0), (5, 1.0)])] {
+            let (mut found, outliers) = (Vec::new(), outliers(count).unwrap());
+            outliers.sorted().unwrap().between(0, 10, |at, value| found.push((at, value))).unwrap();
+            assert_eq!(found, want);
+            assert_eq!(outliers.setup() == Setup::None, count == 0);
+        }
+        let e = outliers(3).err().unwrap();
+        assert_eq!(e.to_string(), "3 outliers, but the ports have 2 (outlier_count)");
+    }
+
+    #[test]
     fn positions_outside_the_array_and_outliers_over_the_budget_are_refused() {
         let error = |values: &[f32], indices: &[u32], count: &[u8], budget| {
             sorted(values, indices, count, budget).unwrap_err().to_string()
@@ -312,10 +356,9 @@ mod tests {
     fn another_decoder_gets_a_limited_number_of_outliers() {
         let n = LISTED + 1;
         let indices = (0..n as u32).flat_map(u32::to_le_bytes).collect();
-        let ports = [vec![0; 4 * n as usize], indices, (n as u32).to_le_bytes().to_vec()];
-        let ports = ports.map(|bytes| Arc::new(Memory(bytes)) as Arc<dyn ByteStream>);
+        let ports = [vec![0; 4 * n as usize], indices].map(|bytes| Arc::new(Memory(bytes)) as Arc<dyn ByteStream>);
         let names = Names { values: "outlier_vals", indices: "outlier_idxs" };
-        let outliers: Outliers<u32> = Outliers::new(ports, names, n, &context());
+        let outliers: Outliers<u32> = Outliers::new(ports, Count::Config(n), names, n, &context()).unwrap();
         let sorted = outliers.sorted().unwrap();
         let (positions, values) = sorted.bytes(1..n).unwrap();
         assert!(positions.iter().copied().eq(1..n as u32) && values.len() == 4 * positions.len());
@@ -335,13 +378,12 @@ mod tests {
         let ports = || {
             let values = (0..n).flat_map(u64::to_le_bytes).collect();
             let indices = indices.iter().flat_map(|at| at.to_le_bytes()).collect();
-            [values, indices, (n as u32).to_le_bytes().to_vec()]
-                .map(|bytes| Arc::new(Memory(bytes)) as Arc<dyn ByteStream>)
+            [values, indices].map(|bytes| Arc::new(Memory(bytes)) as Arc<dyn ByteStream>)
         };
         let names = Names { values: "outlier_vals", indices: "outlier_idxs" };
         for (memory, spill) in [(64 << 20, 0), (1 << 20, 64 << 20)] {
             let cx = Context { account: Account::new(memory, spill), ..context() };
-            let outliers: Outliers<u64> = Outliers::new(ports(), names, len, &cx);
+            let outliers: Outliers<u64> = Outliers::new(ports(), Count::Config(n), names, len, &cx).unwrap();
             let sorted = outliers.sorted().unwrap();
             let mut found = Vec::new();
             sorted.between(0, len, |at, value| found.push((at, value))).unwrap();
