@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::bytes::{to_u64, to_usize};
 use crate::checksum::{ChecksumGate, Verified};
-use crate::error::{Result, UnknownParts};
+use crate::error::{Error, Result, UnknownParts};
 use crate::format::{Blob, Check, Layout, Need};
 use crate::limits::{Charge, Limits};
 use crate::once::Once;
@@ -182,12 +182,13 @@ impl ChunkBlob {
         let mut at = range.start;
         while at < range.end {
             let end = layout.range(layout.locate(at)).end.min(range.end);
-            match self.first_small(at)? {
-                Some(first) => {
-                    let piece = sized(&mut buffer, (end - at) as usize, "piece")?;
-                    unknown.keep(self.chunks.read_small(first, piece))?;
-                }
-                None => self.chunks(at..end, |i, part| unknown.keep(self.chunks.verify(i, part, PIECE)))?,
+            let together = self.first_small(at)?.map(|first| {
+                let piece = sized(&mut buffer, (end - at) as usize, "piece")?;
+                self.chunks.read_small(first, piece)
+            });
+            match together {
+                Some(result) if !result.as_ref().is_err_and(Error::is_unknown) => result?,
+                _ => self.chunks(at..end, |i, part| unknown.keep(self.chunks.verify(i, part, PIECE)))?,
             }
             at = end;
         }

@@ -80,6 +80,16 @@ pub(super) enum UnknownPart {
 }
 
 impl UnknownPart {
+    /// What has no known meaning in `blosc2_flags2`, in `blosc2_flags`, or as the special type in the latter.
+    fn of(flags2: u8, flags: u8, special: u8) -> Option<Self> {
+        match (flags2 & !1, flags & 0x04, special) {
+            (0, 0, 0..=4) => None,
+            (0, 0, _) => Some(Self::Special(special)),
+            (0, bits, _) => Some(Self::Flags(bits)),
+            (bits, ..) => Some(Self::Flags2(bits)),
+        }
+    }
+
     /// The error of a chunk at `at`.
     pub(super) fn error(self, at: FileOffset) -> Error {
         let (part, field, skip) = match self {
@@ -174,12 +184,7 @@ impl Header {
             *last = Filter::default();
         }
         let special = (more >> 4) & 0x07;
-        let unknown = match (flags2 & !1, more & 0x04, special) {
-            (0, 0, 0..=4) => None,
-            (0, 0, _) => Some(UnknownPart::Special(special)),
-            (0, bits, _) => Some(UnknownPart::Flags(bits)),
-            (bits, ..) => Some(UnknownPart::Flags2(bits)),
-        };
+        let unknown = UnknownPart::of(flags2, more, special);
         let more_at = more_at.plus(1);
         if more & 0x08 != 0 {
             return Err(Error::corrupt("a lazy chunk has no streams", "blosc2_flags").at(more_at));

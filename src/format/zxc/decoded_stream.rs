@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use crate::account::Account;
 use crate::bytes::{to_u64, to_usize};
 use crate::checksum::{ChecksumGate, Threads, Verified, Verify};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, UnknownParts};
 use crate::format::{Blob, Layout, Options};
 use crate::limits::{Charge, Limits};
 use crate::once::Once;
@@ -209,6 +209,8 @@ impl DecodedStream {
         let sizes = self.sizes(state)?;
         let mut index = sizes.locate(&state.frame, from);
         let mut filled = 0;
+        // The other blocks of a piece are decoded too: damage in them is found, and comes first.
+        let mut unknown = UnknownParts::default();
         while filled < dst.len() {
             let block = sizes.range(&state.frame, index)?;
             if block.is_empty() {
@@ -220,15 +222,16 @@ impl DecodedStream {
             let len = (block.end - block.start) as usize;
             let rest = &mut dst[filled..];
             let given = if skip == 0 && rest.len() >= len {
-                self.decode_block(state, index, rest)?
+                self.decode_block(state, index, rest)
             } else {
                 let mut whole = vec![0; state.frame.header.block_size as usize];
-                let given = self.decode_block(state, index, &mut whole)?;
-                let from = whole[..given].get(skip..).unwrap_or_default();
-                let n = from.len().min(rest.len());
-                rest[..n].copy_from_slice(&from[..n]);
-                given
+                self.decode_block(state, index, &mut whole).inspect(|&given| {
+                    let from = whole[..given].get(skip..).unwrap_or_default();
+                    let n = from.len().min(rest.len());
+                    rest[..n].copy_from_slice(&from[..n]);
+                })
             };
+            let given = given.or_else(|e| unknown.keep(Err(e)).map(|()| len))?;
             if given != len {
                 let at = BlockExtent::find(&state.frame, index)?.at;
                 let why = format!("decodes to {given} bytes, must be {len}");
@@ -237,7 +240,7 @@ impl DecodedStream {
             filled += (len - skip).min(rest.len());
             index += 1;
         }
-        Ok(())
+        unknown.result()
     }
 
     /// Number of the frame that contains a piece.

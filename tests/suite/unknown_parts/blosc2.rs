@@ -37,7 +37,9 @@ const CHANGES: &[(Change, &str)] = &[
 ];
 
 fn change(bytes: &mut [u8], at: usize, change: Change) {
-    change.iter().for_each(|&(skip, byte)| bytes[at + skip] = byte);
+    for &(skip, byte) in change {
+        bytes[at + skip] = byte;
+    }
 }
 
 #[test]
@@ -90,6 +92,18 @@ fn damage_after_an_unknown_chunk_is_found() {
     changed[at + 0x0C] ^= 0x10;
     let error = verified(&changed).unwrap_err();
     assert!(!error.is_unknown() && error.what().contains("chunk 3"), "{error}");
+}
+
+#[test]
+fn damage_in_the_piece_of_an_unknown_chunk_is_found() {
+    let good = bytes("own/small_chunks.b2frame");
+    let container = open(&good);
+    let mut changed = good.clone();
+    changed[place(&*container, 20)] = 7;
+    check_unknown(&verified(&changed).unwrap_err(), "chunk version 7", "chunk 20: ");
+    changed[place(&*container, 21)] = 0;
+    let error = verified(&changed).unwrap_err();
+    assert!(!error.is_unknown() && error.what().contains("chunk 21: "), "{error}");
 }
 
 #[test]

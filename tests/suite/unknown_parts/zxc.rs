@@ -81,6 +81,20 @@ fn pieces_of_other_blocks_are_served_and_verified() {
 }
 
 #[test]
+fn damage_in_the_piece_of_an_unknown_block_is_found() {
+    let good = bytes("v5_off8_l3.zxc");
+    let container = open(&good);
+    let last = numbered(&*container, "chunks").len() - 1;
+    assert!(last > 0);
+    let mut changed = good.clone();
+    change_block(&mut changed, payload(&*container, 0), 0, 77);
+    check_unknown(&verified(&changed).unwrap_err(), "block type 77", "block 0: ");
+    changed[payload(&*container, last) + 20] ^= 1;
+    let error = verified(&changed).unwrap_err();
+    assert!(!error.is_unknown() && error.what().contains(&format!("block {last}: ")), "{error}");
+}
+
+#[test]
 fn an_unknown_last_block_has_the_rest_of_the_size() {
     let good = long();
     let container = open(&good);
