@@ -2,7 +2,7 @@
 
 use fzm_writer::{Dtype, Form, Pipeline, Source};
 use fzmfs::checksum::Threads;
-use fzmfs::error::Error;
+use fzmfs::error::{Error, Kind};
 use fzmfs::format::{Container, File, Options};
 
 use crate::blobs::{decoded_blobs, row_len};
@@ -146,7 +146,7 @@ fn hostile_names_are_escaped_in_diagrams_and_json() {
 }
 
 #[test]
-fn undefined_ports_are_refused() {
+fn a_stage_with_ports_that_no_library_gives_it_is_unknown() {
     let bytes = encode("zigzag:t=i32,rle:t=u32", vec![numbers(100)], 0x0301);
     let mut two = bytes.clone();
     put(&mut two, CORE + 256 + 5, &[2]);
@@ -155,7 +155,8 @@ fn undefined_ports_are_refused() {
     let mut none = bytes;
     put(&mut none, CORE + 256 + 5, &[0]);
     for bytes in [two, none] {
-        let e = opened(&bytes).err().unwrap();
+        let e = verify(&*opened(&bytes).unwrap()).unwrap_err();
+        assert!(matches!(e.kind(), Kind::Unknown(_)), "{e}");
         assert!(e.what().contains("output_buffer_ids") && e.offset().is_some(), "{e}");
     }
 }

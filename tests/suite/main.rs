@@ -12,6 +12,7 @@ mod blosc2_archive;
 mod blosc2_properties;
 mod cli;
 mod fzm;
+mod fzm2;
 mod fzm_device;
 mod fzm_graph;
 #[path = "../support/fzm_inverses.rs"]
