@@ -101,9 +101,9 @@ fn every_file_passes_its_checks_and_every_virtual_file_reads() {
     for case in &cases("", "MANIFEST") {
         let outcome = opened(case, &Options::default().account).and_then(|container| {
             verify(&*container)?;
-            files(&*container).iter().try_for_each(|(path, file)| {
-                read(file).map(drop).map_err(|e: Error| e.within(path))
-            })
+            files(&*container)
+                .iter()
+                .try_for_each(|(path, file)| read(file).map(drop).map_err(|e: Error| e.within(path)))
         });
         if let Err(e) = outcome {
             failures.push(format!("{}: {e}", text(case, "file")));
@@ -154,7 +154,9 @@ fn every_stage_type_is_in_the_corpus() {
     let mut seen = BTreeSet::new();
     for case in &cases("", "MANIFEST") {
         let info = opened(case, &Options::default().account).unwrap().info().to_json();
-        seen.extend(info["pipeline"].as_array().unwrap().iter().map(|stage| stage["name"].as_str().unwrap().to_owned()));
+        seen.extend(
+            info["pipeline"].as_array().unwrap().iter().map(|stage| stage["name"].as_str().unwrap().to_owned()),
+        );
     }
     let missing: Vec<&str> = STAGES.iter().map(|row| row.name).filter(|name| !seen.contains(*name)).collect();
     // No library writes it: see its file.

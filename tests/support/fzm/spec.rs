@@ -29,6 +29,11 @@
 //! | `bitplane_rze` | `order` (a seed), `config=8,0` |
 //! | `merge` | `names=0` |
 //! | `adaptive_lorenzo` | `t`, `tile` (blocks of 32), `second=0`, `centre=0`, `select=1` |
+//! | `szx`, `szp` | `eb`, `mode=abs,noa`, `block` (elements) |
+//! | `cdf97` | `shape` |
+//! | `cdf97_outlier_correct` | `eb`, `shape`; reads the field and its codes |
+//! | `speck2d` | `shape` |
+//! | `roibin_split` | `shape`, `peaks` (their number), `half`, `bin`, `seed` |
 //!
 //! Types default to what the stage reads.
 

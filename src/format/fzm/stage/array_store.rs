@@ -44,6 +44,11 @@ impl ArrayStore {
         to_u64(self.bytes.len())
     }
 
+    /// Whether it is in a file.
+    pub(super) fn is_spilled(&self) -> bool {
+        self.bytes.is_spilled()
+    }
+
     /// The `len` bytes at `at`.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ mod bitpack;
 mod bitplane_rze;
 mod bitshuffle;
 mod block_windows;
+mod cdf97;
 mod checkpoints;
 mod code_blocks;
 pub mod config;
@@ -29,9 +30,12 @@ mod outliers;
 mod pass_through;
 mod quantizer;
 mod rle;
+mod roibin_split;
 mod rze;
 mod scratch;
 mod sign_coding;
+mod speck2d;
+mod sz_blocks;
 #[cfg(test)]
 mod testing;
 mod tiled_lorenzo;
@@ -173,6 +177,12 @@ pub const STAGES: &[&StageType] = &[
     &adaptive_bitpack::TYPE,
     &tiled_lorenzo::TYPE,
     &adaptive_lorenzo::TYPE,
+    &roibin_split::TYPE,
+    &sz_blocks::SZX,
+    &sz_blocks::SZP,
+    &cdf97::TYPE,
+    &speck2d::TYPE,
+    &cdf97::CORRECT,
 ];
 
 /// The type with number `code` whose configuration has `len` bytes. Numbers 12 and 13 were those of `LorenzoQuant` of

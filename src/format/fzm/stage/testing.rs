@@ -69,22 +69,34 @@ pub(super) fn inverse(ty: u16, config: &[u8], outputs: &[&[u8]]) -> Result<Vec<u
     whole(&*stream(ty, config, outputs)?)
 }
 
-/// The message for an invalid configuration at offset 0x100.
+/// The message for an invalid or unknown configuration at offset 0x100, without the words that all have.
 #[track_caller]
 pub(super) fn parse_error(ty: u16, config: &[u8]) -> String {
     // The number of ports is compared last.
     match made(ty, config, 1) {
         Ok(stage) => panic!("{} was accepted", stage.name()),
-        Err(e) => e.to_string(),
+        Err(e) => plain(&e.to_string()),
     }
+}
+
+/// `message` without the label of the stage and the version.
+fn plain(message: &str) -> String {
+    let mut text = message.to_owned();
+    for (from, to) in [(" (stage 0 (", "): "), (" to fzmfs", "wrote it")] {
+        if let Some(at) = text.find(from)
+            && let Some(end) = text[at..].find(to)
+        {
+            text.replace_range(at..at + end + to.len(), if to == "): " { " (" } else { "" });
+        }
+    }
+    text
 }
 
 /// What is unknown of a configuration at offset 0x100, and where: `element type 77 (input_type, at byte 0x100)`.
 #[track_caller]
 pub(super) fn unknown_error(ty: u16, config: &[u8]) -> String {
     let e = parse_error(ty, config);
-    let Some((what, rest)) = e.split_once(" is unknown to fzmfs ") else { panic!("known: {e}") };
-    let Some((_, place)) = rest.rsplit_once(": ") else { panic!("without a place: {e}") };
+    let (what, place) = e.split_once(" is unknown (").unwrap();
     format!("{what} ({place}")
 }
 
@@ -93,7 +105,7 @@ pub(super) fn unknown_error(ty: u16, config: &[u8]) -> String {
 pub(super) fn inverse_error(ty: u16, config: &[u8], outputs: &[&[u8]]) -> String {
     match inverse(ty, config, outputs) {
         Ok(bytes) => panic!("accepted, {} bytes", bytes.len()),
-        Err(e) => e.to_string(),
+        Err(e) => plain(&e.to_string()),
     }
 }
 

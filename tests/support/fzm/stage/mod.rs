@@ -5,6 +5,7 @@ mod adaptive_lorenzo;
 mod bitpack;
 mod bitplane_rze;
 mod bitshuffle;
+mod cdf97;
 mod difference;
 mod element_wise;
 mod huffman;
@@ -15,6 +16,9 @@ mod merge;
 mod outliers;
 mod quantizer;
 mod rle;
+mod roibin_split;
+mod speck2d;
+mod sz_blocks;
 mod tile_sums;
 mod tiled_lorenzo;
 
@@ -175,6 +179,11 @@ pub(crate) fn make(name: &str, mut params: Params, inputs: &[Reads]) -> Result<B
         "zigzag" | "negabinary" | "pass_through" => {
             element_wise::ElementWise::new(name, p, input).map(|s| Box::new(s) as _)
         }
+        "szx" | "szp" => sz_blocks::SzBlocks::new(name, p, input).map(|s| Box::new(s) as _),
+        "cdf97" => cdf97::Cdf97::new(p, input, shape).map(|s| Box::new(s) as _),
+        "cdf97_outlier_correct" => cdf97::Correct::new(p, inputs).map(|s| Box::new(s) as _),
+        "speck2d" => speck2d::Speck2d::new(p, shape).map(|s| Box::new(s) as _),
+        "roibin_split" => roibin_split::RoibinSplit::new(p, input, shape).map(|s| Box::new(s) as _),
         _ => Err("no such stage".into()),
     };
     stage.and_then(|stage| params.finish().map(|()| stage)).map_err(|e| format!("{name}: {e}"))

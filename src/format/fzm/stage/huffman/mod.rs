@@ -378,11 +378,14 @@ mod tests {
     #[test]
     fn huge_partitions_and_other_types_are_refused() {
         let (mut stored, mut config) = sample();
-        assert_eq!(parse_error(6, &[3, 0, 0]), "Huffman coding of uint64 is not defined (data_type, at byte 0x100)");
+        assert_eq!(
+            parse_error(6, &[&[3][..], &[0; 10]].concat()),
+            "element type uint64 is unknown (data_type, at byte 0x100)"
+        );
         stored[4..8].copy_from_slice(&(1_u32 << 30).to_le_bytes());
         stored[8..12].copy_from_slice(&1_u32.to_le_bytes());
         assert_eq!(inverse_error(6, &config, &[&stored]), "2147483648 is over the limit of 16777216 (sublen)");
         config.truncate(10);
-        assert_eq!(parse_error(6, &config), "needs 8 bytes, 7 left (num_elements, at byte 0x103)");
+        assert_eq!(parse_error(6, &config), "a configuration of 10 bytes is unknown (config_size, at byte 0x100)");
     }
 }

@@ -114,14 +114,11 @@ fn arrays_over_the_budget_use_a_temporary_file() {
 #[test]
 fn bad_types_and_dims_are_refused() {
     assert_eq!(unknown_error(12, &config(0, 1, [0; 3])), "element type uint8 (data_type, at byte 0x100)");
-    assert_eq!(
-        parse_error(12, &config(4, 9, [0; 3])),
-        "9 dimensions, but at most 3 are allowed (stage 0 (lorenzo): ndim, at byte 0x101)"
-    );
+    assert_eq!(parse_error(12, &config(4, 9, [0; 3])), "9 dimensions, but at most 3 are allowed (ndim, at byte 0x101)");
     let e = unknown_error(12, &config(4, 1, [0; 3])[..15]);
     assert_eq!(e, "a configuration of 15 bytes (config_size, at byte 0x100)");
     let error = |block, order, centering| parse_error(12, &blocks(4, 1, block, order, centering));
-    let at = |why: &str, at: &str| format!("{why} (stage 0 (lorenzo): {at})");
+    let at = |why: &str, at: &str| format!("{why} ({at})");
     let e = at("blocks of 1025 elements, but at most 1024", "block_size, at byte 0x110");
     assert_eq!(error(1025, 1, 0), e);
     let e = at("means and differences of order 2 need blocks", "block_size, at byte 0x110");
@@ -129,7 +126,7 @@ fn bad_types_and_dims_are_refused() {
     let e = unknown_error(12, &blocks(4, 1, 32, 3, 0));
     assert_eq!(e, "differences of order 3 (order, at byte 0x103)");
     let e = parse_error(13, &config(4, 1, [0; 3]));
-    assert!(e.starts_with("stage 0 (type 13) is unknown to fzmfs"), "{e}");
+    assert!(e.starts_with("stage 0 (type 13) is unknown"), "{e}");
     let mut old = config(4, 1, [0; 3]);
     old[3] = 2;
     assert_eq!(unknown_error(12, &old), "the value 2 of byte 3 (reserved, at byte 0x102)");

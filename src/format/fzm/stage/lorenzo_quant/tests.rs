@@ -91,7 +91,7 @@ fn means_are_added_to_the_first_difference_of_their_tile() {
     assert_eq!(e, "needs 8 bytes, 4 left (means)");
     config[18] = 2;
     let e = parse_error(1, &config);
-    assert_eq!(e, "means of an array of 2 dimensions (stage 0 (lorenzo_quant): centering, at byte 0x129)");
+    assert_eq!(e, "means of an array of 2 dimensions (centering, at byte 0x129)");
 }
 
 #[test]
@@ -272,17 +272,14 @@ fn a_bad_configuration_or_array_is_refused() {
     let mut many = config(44, 1, [0; 3], 0);
     many[18] = 4;
     let e = parse_error(1, &many);
-    assert_eq!(e, "4 dimensions, but at most 3 are allowed (stage 0 (lorenzo_quant): ndim, at byte 0x112)");
+    assert_eq!(e, "4 dimensions, but at most 3 are allowed (ndim, at byte 0x112)");
     for len in [20, 36, 60] {
         let want = format!("a configuration of {len} bytes (config_size, at byte 0x100)");
         assert_eq!(unknown_error(1, &config(len, 1, [0; 3], 0)), want);
     }
     let mut biased = config(32, 1, [0; 3], 0);
     biased[4..8].copy_from_slice(&65_536_u32.to_le_bytes());
-    assert_eq!(
-        parse_error(1, &biased),
-        "65536 does not fit a code of uint16 (stage 0 (lorenzo_quant): quant_radius, at byte 0x104)"
-    );
+    assert_eq!(parse_error(1, &biased), "65536 does not fit a code of uint16 (quant_radius, at byte 0x104)");
     let codes = [0; 14];
     for dim in [[4, 2, 0], [u32::MAX, u32::MAX, 0]] {
         let e = inverse_error(1, &config(44, 2, dim, 0), &[&codes, NONE, NONE, NONE]);
@@ -293,5 +290,5 @@ fn a_bad_configuration_or_array_is_refused() {
     let e = inverse_error(1, &config(44, 1, [0; 3], 0), &[&codes, &[0; 4], &[7, 0, 0, 0], &[1, 0, 0, 0]]);
     assert_eq!(e, "position 7 is outside the array of 7 elements (outlier_indices)");
     let e = inverse_error(1, &config(44, 1, [0; 3], 0), &[&codes, NONE]);
-    assert!(e.starts_with("a stage with 1 inputs and 2 outputs, not 1 and 4, is unknown to fzmfs"), "{e}");
+    assert!(e.starts_with("a stage with 1 inputs and 2 outputs, not 1 and 4, is unknown"), "{e}");
 }

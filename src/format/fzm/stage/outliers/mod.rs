@@ -16,6 +16,7 @@ use super::Context;
 use super::array_store::ArrayStore;
 use super::scratch::ScratchBuffer;
 use super::types::{Element, elements};
+use crate::account::Account;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::stream::{ByteStream, Setup};
@@ -74,6 +75,15 @@ impl<T: Element> Sorted<T> {
             .map(|i| sort::position(records.get(i * stride * sort::record::<T>(), 4)?))
             .collect();
         Ok(Self { records: Some(records), count, top: top?, stride, _value: std::marker::PhantomData })
+    }
+
+    /// The first `count` of `records` of a position and a value, which are in any order.
+    ///
+    /// # Errors
+    /// Fails if there is no space for a second copy, which many records need.
+    pub(super) fn sort(records: ArrayStore, count: u64, account: &Account, what: &'static str) -> Result<Self> {
+        let (records, count) = sort::by_position::<T>(records, count, account, what)?;
+        Self::new(records, count)
     }
 
     /// Calls `take` for the outliers at positions `from..to`, in order.
@@ -288,7 +298,6 @@ impl<T: Element> Outliers<T> {
 mod tests {
     use super::super::testing::{Memory, Random, context};
     use super::*;
-    use crate::account::Account;
 
     fn sorted(values: &[f32], indices: &[u32], count: &[u8], budget: u64) -> Result<Vec<(u64, f32)>> {
         let values = values.iter().flat_map(|v| v.to_le_bytes()).collect();

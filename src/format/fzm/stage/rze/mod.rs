@@ -290,12 +290,15 @@ mod tests {
         );
         assert_eq!(
             parse_error(18, &[&4096_u32.to_le_bytes()[..], &[4, 0, 0, 0, 0]].concat()),
-            "not supported: chunks of 4096 bytes (chunk_size, at byte 0x100)"
+            "a chunk of 4096 bytes is unknown (chunk_size, at byte 0x100)"
         );
         assert_eq!(
             parse_error(18, &[&16384_u32.to_le_bytes()[..], &[3, 0, 0, 0, 0]].concat()),
-            "not supported: 3 levels (levels, at byte 0x104)"
+            "a number of 3 levels is unknown (levels, at byte 0x104)"
         );
-        assert_eq!(parse_error(18, &config(1)[..8]), "needs 4 bytes, 3 left (original_size, at byte 0x105)");
+        assert_eq!(
+            parse_error(18, &config(1)[..8]),
+            "a configuration of 8 bytes is unknown (config_size, at byte 0x100)"
+        );
     }
 }
