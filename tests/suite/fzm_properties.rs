@@ -180,7 +180,22 @@ fn stage(flow: Flow, c: &mut Choices) -> (String, Flow) {
             (format!("bitshuffle:w={w},block={block}"), Flow { dtype: U8, below: 256, array: false, ..flow })
         }
         (3, _) => ("pass_through".into(), flow),
-        _ => ("rze".into(), bytes),
+        _ => (coder(flow, dtype, c), bytes),
+    }
+}
+
+/// A stage that makes bytes of any bytes.
+fn coder(flow: Flow, dtype: Dtype, c: &mut Choices) -> String {
+    let w = c.pick(&[1, 2, 4, 8]);
+    match c.pick(&["rze", "rze:", "rre", "rare", "raze", "clog", "hclog", "tupl", "gpulz", "golomb_rice"]) {
+        "rze" => "rze".into(),
+        "tupl" => format!("tupl:w={w},dim={},block={}", c.pick(&[2, 3, 6, 255]), c.pick(&[16384, 512, 65536])),
+        "gpulz" => format!("gpulz:w={w},chunk={},split={}", c.pick(&[2048, 1024, 4096]), c.pick(&[0, 1])),
+        "golomb_rice" if !flow.whole => "rze:w=4".into(),
+        "golomb_rice" if dtype.size() == 2 => format!("golomb_rice:t=i16,config={}", c.pick(&[9, 5])),
+        "golomb_rice" if dtype.size() == 4 => format!("golomb_rice:t=i32,config={}", c.pick(&[9, 5])),
+        "golomb_rice" => "rze:w=8".into(),
+        name => format!("{}:w={w},chunk={}", name.trim_end_matches(':'), c.pick(&[16384, 8192, 4096])),
     }
 }
 
@@ -287,6 +302,8 @@ fn describe(sources: &[Data], choices: Vec<u8>) -> String {
                 }
             } else if text.starts_with("lorenzo:") && text.contains("centering=1") {
                 ports.push((number, "means", next.dtype));
+            } else if text.starts_with("gpulz") && text.contains("split=1") {
+                ports.extend(["lengths", "offsets", "meta"].map(|port| (number, port, Dtype::U8)));
             } else if text.starts_with("quantizer") && !text.contains("inplace") && !text.contains("linear") {
                 ports.extend([(number, "outlier_vals", flow.dtype), (number, "outlier_idxs", Dtype::U32)]);
             }
@@ -510,6 +527,13 @@ fn arrays_of_many_pieces_read_back_whole_and_in_windows() {
         (vec![1_000_003], Dtype::F32, "difference,rze"),
         (vec![60, 90, 200], Dtype::I16, "lorenzo,zigzag,bitshuffle:w=2,rze,huffman"),
         (vec![2_500_000], Dtype::U8, "rle"),
+        (vec![600_000], Dtype::F32, "lorenzo_quant:zigzag=1,rze:w=2"),
+        (vec![600_000], Dtype::F32, "lorenzo_quant,rre:w=2,chunk=8192"),
+        (vec![600_000], Dtype::F32, "lorenzo_quant:zigzag=1,raze:w=2,rare:w=8"),
+        (vec![600_000], Dtype::F32, "lorenzo_quant,hclog:w=2"),
+        (vec![600_000], Dtype::I32, "lorenzo,golomb_rice"),
+        (vec![600_000], Dtype::F32, "tupl:w=4,dim=3,block=1000000,clog"),
+        (vec![600_000], Dtype::F32, "lorenzo_quant:zigzag=1,gpulz:split=1,rle:from=0,port=outlier_errors"),
     ] {
         let sources = vec![Data { dtype, shape, kind: 5, seed: 11, ragged: 0 }];
         let stages = stages.to_owned();
@@ -537,6 +561,11 @@ fn a_page_of_an_array_of_many_pieces_decodes_at_most_64_kib() {
         ("lorenzo_quant:zigzag=1,radius=500,eb=0.1,huffman", Dtype::F32),
         ("lorenzo_quant,rle", Dtype::F32),
         ("difference:chunk=16384,rze", Dtype::U32),
+        ("lorenzo_quant:zigzag=1,rze:w=4", Dtype::F32),
+        ("lorenzo_quant:zigzag=1,rare:w=2", Dtype::F32),
+        ("lorenzo_quant,hclog:w=2", Dtype::F32),
+        ("difference:chunk=16384,golomb_rice", Dtype::I32),
+        ("lorenzo_quant:zigzag=1,gpulz:split=1", Dtype::F32),
     ] {
         let data = Data { dtype, shape: vec![1_000_000], kind: 1, seed: 3, ragged: 0 };
         let (stages, sources) = (stages.to_owned(), vec![data]);

@@ -152,6 +152,30 @@ pub(crate) const SHAPES: &[Shape] = &[
         work: PAGE,
         want: Want::Refused(Refusal::Corrupt),
     },
+    Shape {
+        name: "fzm: 4 GiB of zeros in chunks of GPULZ, from 3 runs",
+        make: gpulz,
+        cache: 4 * MIB,
+        spill: 0,
+        work: 64 * MIB,
+        want: Want::Right(|_, bytes| bytes.iter().all(|byte| *byte == 0)),
+    },
+    Shape {
+        name: "fzm: 4 GiB of zeros in chunks of RRE, from 4 runs",
+        make: || lc_zeros(26, 2),
+        cache: 4 * MIB,
+        spill: 0,
+        work: 64 * MIB,
+        want: Want::Right(|_, bytes| bytes.iter().all(|byte| *byte == 0)),
+    },
+    Shape {
+        name: "fzm: 4 GiB of zeros in chunks of RZE of either generation, from 4 runs",
+        make: || lc_zeros(18, 4),
+        cache: 4 * MIB,
+        spill: 0,
+        work: 64 * MIB,
+        want: Want::Refused(Refusal::TooLarge),
+    },
 ];
 
 const LORENZO: u64 = 1 << 22;
@@ -170,6 +194,26 @@ fn runs(runs: &[(u32, u32)]) -> Vec<u8> {
     out.extend(runs.iter().flat_map(|(value, _)| value.to_le_bytes()));
     out.extend(runs.iter().flat_map(|(_, length)| length.to_le_bytes()));
     out
+}
+
+/// Chunks of GPULZ that are all zeros.
+fn gpulz() -> Vec<u8> {
+    let (chunk, count) = (4096_u32, (1_u32 << 20) - 1);
+    let (total, words) = (chunk * count, 2 * count);
+    let config = [&chunk.to_le_bytes()[..], &[8], &total.to_le_bytes(), &[0; 5]].concat();
+    let rle = [&[2][..], &(words + 2).to_le_bytes()].concat();
+    chain(&[(32, config), (5, rle)], &runs(&[(total, 1), (count, 1), (0, words)]), total.into())
+}
+
+/// Chunks of stage type `ty`, in words of `word` bytes, that are all zeros.
+fn lc_zeros(ty: u16, word: u8) -> Vec<u8> {
+    let (chunk, count) = (16384_u32, (1_u32 << 18) - 2);
+    let total = chunk * count;
+    let config = [&chunk.to_le_bytes()[..], &[word], &total.to_le_bytes()].concat();
+    let rle = [&[2][..], &(2 + count + count / 2).to_le_bytes()].concat();
+    // Two bodies, which consist of the length of the chunk.
+    let bodies = (0x4000_4000, count / 2);
+    chain(&[(ty, config), (5, rle)], &runs(&[(total, 1), (count, 1), (2, count), bodies]), total.into())
 }
 
 /// A run of `n` sevens.

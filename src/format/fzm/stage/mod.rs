@@ -21,8 +21,10 @@ mod checkpoints;
 mod code_blocks;
 pub mod config;
 mod difference;
+mod gpulz;
 mod huffman;
 mod kogge_stone;
+mod lc;
 mod lorenzo;
 mod lorenzo_quant;
 mod merge;
@@ -183,6 +185,14 @@ pub const STAGES: &[&StageType] = &[
     &cdf97::TYPE,
     &speck2d::TYPE,
     &cdf97::CORRECT,
+    &lc::coders::RRE,
+    &lc::coders::RARE,
+    &lc::coders::RAZE,
+    &lc::coders::CLOG,
+    &lc::coders::HCLOG,
+    &lc::tupl::TYPE,
+    &gpulz::TYPE,
+    &lc::golomb_rice::TYPE,
 ];
 
 /// The type with number `code` whose configuration has `len` bytes. Numbers 12 and 13 were those of `LorenzoQuant` of

@@ -3,64 +3,34 @@
 //! Reference: section 5.9. In order: `data`, `k1`, `k2`, `k3`, `b4`, tag; decoded from the back.
 #![forbid(unsafe_code)]
 
-use crate::codec::bitmap_merge::{Side, merge, ones, repeat_last};
-
-/// Bytes of the longest body: a full chunk, complete bitmaps, and the tag.
-pub(super) const LONGEST: usize = 16384 + 2048 + 256 + 32 + 4 + 2;
+use crate::codec::bitmap_merge::{Side, merge};
+use crate::error::Result;
+use crate::format::fzm::stage::lc::bitmaps::{LONGEST, Levels, marked};
+use crate::format::fzm::stage::lc::chunks::Invalid;
 
 /// Decodes the body `bytes` into `out`.
 ///
 /// # Errors
-/// Fails with a description if the body is invalid.
-pub(super) fn decode(bytes: &[u8], out: &mut [u8]) -> Result<(), &'static str> {
+/// Fails if the body is invalid.
+pub(super) fn decode(bytes: &[u8], out: &mut [u8]) -> Result<(), Invalid> {
     let size = bytes.len();
     if size == 0 || size == 2 {
         out.fill(0);
         return Ok(());
     }
-    let n1 = out.len().div_ceil(8);
-    let n2 = n1.div_ceil(8);
-    let n3 = n2.div_ceil(8);
-    let (mut b1, mut b2, mut b3) = ([0; 2048], [0; 256], [0; 32]);
-    let (Some(b1), Some(b2), Some(b3)) = (b1.get_mut(..n1), b2.get_mut(..n2), b3.get_mut(..n3)) else {
-        return Err("the output is longer than a chunk");
-    };
-    let end = size.checked_sub(6).ok_or("too short for a bitmap and a tag")?;
-    let b4 = bytes.get(end..end + 4).ok_or("too short for a bitmap and a tag")?;
-    let end = rebuild(b4, bytes, end, b3)?;
-    let end = rebuild(b3, bytes, end, b2)?;
-    let end = rebuild(b2, bytes, end, b1)?;
-    place(b1, bytes, end, out)
-}
-
-/// The number of bits set in `bitmap`; fails if one is at or beyond `positions`.
-fn marked(bitmap: &[u8], positions: usize) -> Result<usize, &'static str> {
-    let (used, beyond) = bitmap.split_at_checked(positions.div_ceil(8)).ok_or("a bitmap is too short")?;
-    let partial = positions % 8;
-    let last = used.last().map_or(0, |&last| if partial == 0 { 0 } else { last >> partial });
-    if last != 0 || beyond.iter().any(|&byte| byte != 0) {
-        return Err("a bitmap marks bytes beyond the end");
+    let (coded, _tag) = bytes.split_last_chunk::<2>().ok_or("too short for a bitmap and a tag")?;
+    let mut bitmap = [0; LONGEST];
+    let (data, bitmap) = Levels::shortest(out.len()).rebuild(coded, &mut bitmap)?;
+    if marked(bitmap, out.len())? != data.len() {
+        return Err("the data does not have the length that the bitmaps require".into());
     }
-    Ok(ones(used, positions))
-}
-
-/// Rebuilds `out` from the bytes where it changes: they end at `end`, one per bit set in `changes`. Returns where they
-/// start.
-fn rebuild(changes: &[u8], bytes: &[u8], end: usize, out: &mut [u8]) -> Result<usize, &'static str> {
-    const SHORT: &str = "fewer bytes than a bitmap requires";
-    let start = end.checked_sub(marked(changes, out.len())?).ok_or(SHORT)?;
-    repeat_last(changes, bytes.get(start..end).ok_or(SHORT)?, out);
-    Ok(start)
-}
-
-/// Writes the first `end` of `bytes` where `bitmap` has bits, and zeros elsewhere.
-fn place(bitmap: &[u8], bytes: &[u8], end: usize, out: &mut [u8]) -> Result<(), &'static str> {
-    if marked(bitmap, out.len())? != end {
-        return Err("the data does not have the length that the bitmaps require");
-    }
-    let data = bytes.get(..end).ok_or("fewer bytes than a bitmap requires")?;
     merge(bitmap, Side::Byte(0), Side::Bytes(data), out);
     Ok(())
+}
+
+/// Whether the last two bytes of `body` are the length of the chunk, `len`, or the body is one of zeros.
+pub(super) fn is_tagged(body: &[u8], len: usize) -> bool {
+    matches!(body.len(), 0 | 2) || body.last_chunk().is_some_and(|tag| usize::from(u16::from_le_bytes(*tag)) == len)
 }
 
 #[cfg(test)]
@@ -92,7 +62,11 @@ pub(super) mod tests {
 
     fn decoded(body: &[u8], len: usize) -> Result<Vec<u8>, &'static str> {
         let mut out = vec![0xAA; len];
-        decode(body, &mut out).map(|()| out)
+        match decode(body, &mut out) {
+            Ok(()) => Ok(out),
+            Err(Invalid::Corrupt(why)) => Err(why),
+            Err(other) => panic!("{other:?}"),
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
-//! RZE (type 18): chunks of 16 KiB without their zero bytes, under four levels of bitmaps.
+//! RZE (type 18): chunks without their zero words, under levels of bitmaps.
 //!
-//! Reference: section 5.9. Chunks are independent; their offsets are running sums of the size table, computed once.
+//! Reference: sections 5.7 and 5.9. Byte 4 of the configuration was the number of levels, always 4, of chunks of bytes;
+//! since then, it is the size of a word. So what 4 means follows from the chunks: the first one that only one of both
+//! readings can have decides.
 #![forbid(unsafe_code)]
 
 mod body;
@@ -8,22 +10,24 @@ mod body;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::bytes::to_usize;
+use crate::account::decode_budget;
+use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::inverse::{self, Inverse};
-use crate::format::fzm::stage::array_store::ArrayStore;
-use crate::format::fzm::stage::block_windows::{BlockWindows, Blockwise};
 use crate::format::fzm::stage::config::{Config, Field, Layout};
+use crate::format::fzm::stage::lc::bitmaps::Levels;
+use crate::format::fzm::stage::lc::chunks::{Chunks, Coding, Invalid, with_bitmaps};
+use crate::format::fzm::stage::lc::coders::Sizes;
+use crate::format::fzm::stage::lc::kept_words::{self, Left};
 use crate::format::fzm::stage::scratch::ScratchBuffer;
-use crate::format::fzm::stage::types::elements;
 use crate::format::fzm::stage::{Context, DataType, Stage, StageType, exactly};
-use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
+use crate::format::fzm::stream::{ByteStream, Derivation};
 use crate::once::Once;
 
-/// Bytes of a decoded chunk; the last may be shorter.
-const CHUNK: u64 = 16384;
-/// Levels of bitmaps.
-const LEVELS: u8 = 4;
+/// Bytes of a decoded chunk of the first generation; the last may be shorter.
+const CHUNK: usize = 16384;
+/// Byte 4 of the configurations of the first generation.
+const LEVELS: usize = 4;
 
 /// The stage type.
 pub(super) const TYPE: StageType =
@@ -31,26 +35,19 @@ pub(super) const TYPE: StageType =
 
 const LAYOUT: Layout = Layout {
     sizes: &[9],
-    fields: &[Field::u32("chunk_size", 0), Field::u8("levels", 4), Field::u32("original_size", 5)],
+    fields: &[Field::u32("chunk_size", 0), Field::u8("word_size", 4), Field::u32("original_size", 5)],
 };
 
 /// A stage.
 struct Rze {
     config: Config,
-    original_size: u32,
+    sizes: Sizes,
 }
 
 impl Rze {
     fn parse(config: Config) -> Result<Self> {
-        let (chunk_size, levels) = (config.u32("chunk_size"), config.u8("levels"));
-        if u64::from(chunk_size) != CHUNK {
-            return Err(config.unknown("chunk_size", format!("a chunk of {chunk_size} bytes")));
-        }
-        if levels != LEVELS {
-            return Err(config.unknown("levels", format!("a number of {levels} levels")));
-        }
-        let original_size = config.u32("original_size");
-        Ok(Self { config, original_size })
+        let sizes = Sizes::parse(&config)?;
+        Ok(Self { config, sizes })
     }
 }
 
@@ -72,148 +69,139 @@ impl Stage for Rze {
     }
 
     fn summary(&self) -> Vec<String> {
-        vec![format!("chunks of {CHUNK} bytes")]
+        vec![format!("chunks of {} bytes", self.sizes.chunk)]
     }
 
     fn alignment(&self) -> u64 {
-        CHUNK
+        to_u64(self.sizes.chunk)
     }
 
     fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>> {
         let [input] = exactly(outputs)?;
-        let original = u64::from(self.original_size);
-        // Checked here so that a wrong size costs nothing; the stream itself is read later.
-        let need = if original == 0 { 0 } else { 8 + 4 * original.div_ceil(CHUNK) };
-        if input.len() < need {
-            return Err(Error::new(Kind::Truncated { need, have: input.len() }, "original_size"));
-        }
-        Ok(vec![Arc::new(Filled {
-            input,
-            cx: cx.clone(),
-            index: Once::new(),
-            windows: BlockWindows::new(original, CHUNK, CHUNK),
-        })])
+        let Sizes { chunk, word, original } = self.sizes;
+        let first =
+            if (chunk, word) == (CHUNK, LEVELS) { FirstGeneration::Perhaps(Once::new()) } else { FirstGeneration::No };
+        let filled = Filled { chunk, word, levels: Levels::of(chunk, word), first };
+        Ok(vec![Arc::new(Chunks::new(filled, input, to_u64(chunk), original, cx)?)])
     }
 }
 
-/// Flags in an entry of the size table and of the index: the chunk is stored uncompressed.
-const RAW: u32 = 1 << 31;
-const RAW_START: u64 = 1 << 63;
-
-/// The decoded stream.
-struct Filled {
-    input: Arc<dyn ByteStream>,
-    cx: Context,
-    /// The offset of every chunk, with [`RAW_START`]; a last entry holds the end.
-    index: Once<ArrayStore>,
-    windows: BlockWindows,
+/// Whether a stream is of the first generation.
+enum FirstGeneration {
+    No,
+    /// As the chunks say.
+    Perhaps(Once<bool>),
 }
 
-/// Entries of the size table read at a time.
-const BATCH: u64 = 4096;
+/// The coding of chunks.
+struct Filled {
+    chunk: usize,
+    word: usize,
+    levels: Levels,
+    first: FirstGeneration,
+}
 
 impl Filled {
-    /// Number of chunks of the decoded stream.
-    fn chunks(&self) -> u64 {
-        self.windows.len().div_ceil(CHUNK)
+    /// Whether `chunks` are of the first generation.
+    fn is_first(&self, chunks: &Chunks<Self>) -> Result<bool> {
+        let FirstGeneration::Perhaps(once) = &self.first else { return Ok(false) };
+        once.build(&chunks.cx.account, chunks.cx.build_limit(0), || self.decide(chunks)).copied()
     }
 
-    /// The chunk offsets, computed by the first caller.
-    fn index(&self) -> Result<&ArrayStore> {
-        self.index.build(&self.cx.account, self.cx.build_limit(8 * (self.chunks() + 1)), || self.scan())
-    }
-
-    fn scan(&self) -> Result<ArrayStore> {
-        let chunks = self.chunks();
-        let mut head = [0; 8];
-        self.input.read(0, &mut head)?;
-        let mut head = elements::<u32>(&head).map(u64::from);
-        let (Some(original), Some(count)) = (head.next(), head.next()) else {
-            return Err(Error::new(Kind::Truncated { need: 8, have: self.input.len() }, "original size"));
-        };
-        if original != self.windows.len() {
-            let why = format!("{original} in the stream, {} in the configuration", self.windows.len());
-            return Err(Error::corrupt(why, "original size"));
-        }
-        if count != chunks {
-            return Err(Error::corrupt(format!("{count} chunks, but {original} bytes need {chunks}"), "chunk count"));
-        }
-        // At most 2^18 chunks; `invert` has checked that the table is complete.
-        let mut starts = ArrayStore::new(8 * (chunks + 1), &self.cx.account, "rze chunk size table")?;
-        let (mut at, mut first) = (8 + 4 * chunks, 0);
-        while first < chunks {
-            let n = BATCH.min(chunks - first);
-            let mut table = ScratchBuffer::new(to_usize(4 * n, "rze chunk size table")?)?;
-            self.input.read(8 + 4 * first, &mut table)?;
-            for (i, entry) in (first..).zip(elements::<u32>(&table)) {
-                let start = if entry & RAW == 0 { at } else { at | RAW_START };
-                starts.write(8 * i, &start.to_le_bytes())?;
-                at += u64::from(entry & !RAW);
-                if at > self.input.len() {
-                    let why = format!("chunk {i} ends at byte {at}, the stream at byte {}", self.input.len());
-                    return Err(Error::corrupt(why, "rze chunk size table"));
-                }
+    /// Compares the readings of every chunk until one decides. Invalid chunks have neither, and say nothing; zeros, and
+    /// chunks stored as they are, have both and mean the same.
+    fn decide(&self, chunks: &Chunks<Self>) -> Result<bool> {
+        let mut ambiguous = None;
+        for i in 0..chunks.count() {
+            let (place, len) = (chunks.place(i)?, chunks.chunk_len(i));
+            if place.is_raw || place.size > self.longest(len) {
+                continue;
             }
-            first += n;
+            decode_budget::charge(2 * to_u64(len))?;
+            let mut body = ScratchBuffer::new(place.size)?;
+            match chunks.input.read(place.start, &mut body) {
+                Err(e) if !matches!(e.kind(), Kind::Corrupt(_) | Kind::Checksum { .. }) => return Err(e),
+                Err(_) => continue,
+                Ok(()) => {}
+            }
+            let (mut bytes, mut words) = (ScratchBuffer::new(len)?, ScratchBuffer::new(len)?);
+            let is_bytes = body::is_tagged(&body, len) && body::decode(&body, &mut bytes).is_ok();
+            let is_words = self.words(&body, &mut words).is_ok();
+            match (is_bytes, is_words) {
+                (true, true) if bytes[..] != words[..] => ambiguous = Some(i),
+                (true, false) => return Ok(true),
+                (false, true) => return Ok(false),
+                _ => {}
+            }
         }
-        starts.write(8 * chunks, &at.to_le_bytes())?;
-        Ok(starts)
+        match ambiguous {
+            None => Ok(true),
+            Some(i) => {
+                let why = "chunks that both generations can have written";
+                Err(Error::unsupported(why, "rze chunk").within(format!("chunk {i}")))
+            }
+        }
     }
 
-    /// Decodes chunk `i` into `out`, which has the length of the chunk.
-    fn chunk(&self, index: &ArrayStore, i: u64, out: &mut [u8]) -> Result<()> {
-        let (from, to) = (index.entry(i)?, index.entry(i + 1)?);
-        let (raw, from, to) = (from & RAW_START != 0, from & !RAW_START, to & !RAW_START);
-        let broken = |why: &'static str| {
-            Error::corrupt(format!("{why} (stored at byte {from} of the stream)"), "rze chunk")
-                .within(format!("chunk {i}"))
-        };
-        let size = to_usize(to.checked_sub(from).ok_or_else(|| broken("ends before it starts"))?, "rze chunk")?;
-        if raw {
-            if size != out.len() {
-                return Err(broken("an uncompressed chunk has the wrong length"));
-            }
-            return self.input.read(from, out);
-        }
-        if size > body::LONGEST {
-            return Err(broken("exceeds the maximum length of a chunk"));
-        }
-        let mut bytes = ScratchBuffer::new(size)?;
-        self.input.read(from, &mut bytes)?;
-        body::decode(&bytes, out).map_err(broken)
+    /// Decodes a chunk of words.
+    fn words(&self, body: &[u8], out: &mut [u8]) -> Result<(), Invalid> {
+        kept_words::decode(Left::Zero, self.word, self.levels, body, out)
+    }
+
+    /// Whether `chunks` are as the first generation writes them, if they are of another one: chunks of bytes with
+    /// complete bitmaps.
+    fn is_like_first(&self, chunks: &Chunks<Self>) -> bool {
+        (self.chunk, self.word) == (CHUNK, 1) && chunks.len().is_multiple_of(to_u64(CHUNK))
     }
 }
 
-impl Blockwise for Filled {
-    fn windows(&self) -> &BlockWindows {
-        &self.windows
+impl Coding for Filled {
+    fn what(&self) -> &'static str {
+        "rze chunk"
     }
 
-    fn decode(&self, start: u64, out: &mut [u8]) -> Result<()> {
-        let index = self.index()?;
-        (start / CHUNK..).zip(out.chunks_mut(CHUNK as usize)).try_for_each(|(i, out)| self.chunk(index, i, out))
+    fn longest(&self, len: usize) -> usize {
+        with_bitmaps(len)
     }
 
-    fn setup(&self) -> Setup {
-        Setup::Once
+    fn prepare(&self, chunks: &Chunks<Self>) -> Result<()> {
+        self.is_first(chunks).map(|_| ())
     }
 
-    fn derivation(self: Arc<Self>) -> Option<Derivation> {
-        let (input, own) = (Arc::clone(&self.input), self);
-        let chunks = move |chunks: Range<u64>| {
-            let index = own.index()?;
-            let start = |i| index.entry(i).map(|start| (start & !RAW_START, start & RAW_START != 0));
-            (chunks.start..=chunks.end).map(start).collect()
+    fn decode(&self, body: &[u8], out: &mut [u8]) -> Result<(), Invalid> {
+        // `prepare` has decided.
+        let is_first = match &self.first {
+            FirstGeneration::No => false,
+            FirstGeneration::Perhaps(once) => matches!(once.ready(), Some(Ok(true))),
         };
-        Some(Derivation { inverse: Inverse::Rze(inverse::Rze { chunks: Arc::new(chunks) }), input })
+        if is_first { body::decode(body, out) } else { self.words(body, out) }
+    }
+
+    fn derivation(chunks: Arc<Chunks<Self>>) -> Option<Derivation> {
+        let is_always_first = chunks.coding.is_like_first(&chunks);
+        if !is_always_first && matches!(chunks.coding.first, FirstGeneration::No) {
+            return None;
+        }
+        let input = Arc::clone(&chunks.input);
+        let places = move |range: Range<u64>| {
+            if !is_always_first && !chunks.coding.is_first(&chunks)? {
+                return Err(Error::unsupported("chunks of words", "rze chunk"));
+            }
+            (range.start..=range.end).map(|i| chunks.start(i)).collect()
+        };
+        Some(Derivation { inverse: Inverse::Rze(inverse::Rze { chunks: Arc::new(places) }), input })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use fzm_writer::{Dtype, Pipeline, Source};
+
     use super::body::tests::encode;
+    use crate::format::fzm::inverse::Inverse;
+    use crate::format::fzm::stage::lc::tests::sections;
     use crate::format::fzm::stage::testing::{
-        Random, assert_windows, inverse, inverse_error, parse_error, stream, whole,
+        Random, assert_windows, inverse, inverse_error, parse_error, round_trip, stream, whole,
     };
 
     fn config(original: u32) -> Vec<u8> {
@@ -277,7 +265,7 @@ mod tests {
         assert_eq!(with(0, 20_001), "20001 in the stream, 20000 in the configuration (original size)");
         assert_eq!(with(4, 0x7FFF_FFFF), "2147483647 chunks, but 20000 bytes need 2 (chunk count)");
         let e = with(8, 0x7FFF_FFFF);
-        assert_eq!(e, format!("chunk 0 ends at byte 2147483663, the stream at byte {len} (rze chunk size table)"));
+        assert_eq!(e, format!("chunk 0 ends at byte 2147483663, the stream at byte {len} (chunk size table)"));
         let e = with(12, (1 << 31) + 3615);
         assert!(e.starts_with("an uncompressed chunk has the wrong length (stored at byte"), "{e}");
         let mut long = [&stored[..], &[0; 9999]].concat();
@@ -288,17 +276,44 @@ mod tests {
             inverse_error(18, &config(u32::MAX), &[&stored]),
             format!("needs 1048584 bytes, {len} left (original_size)")
         );
-        assert_eq!(
-            parse_error(18, &[&4096_u32.to_le_bytes()[..], &[4, 0, 0, 0, 0]].concat()),
-            "a chunk of 4096 bytes is unknown (chunk_size, at byte 0x100)"
-        );
-        assert_eq!(
-            parse_error(18, &[&16384_u32.to_le_bytes()[..], &[3, 0, 0, 0, 0]].concat()),
-            "a number of 3 levels is unknown (levels, at byte 0x104)"
-        );
-        assert_eq!(
-            parse_error(18, &config(1)[..8]),
-            "a configuration of 8 bytes is unknown (config_size, at byte 0x100)"
-        );
+        let unknown = |chunk: u32, word: u8| parse_error(18, &[&chunk.to_le_bytes()[..], &[word, 0, 0, 0, 0]].concat());
+        assert!(unknown(1000, 4).starts_with("a chunk of 1000 bytes is unknown"), "{}", unknown(1000, 4));
+        assert!(unknown(16384, 3).starts_with("a word of 3 bytes is unknown"), "{}", unknown(16384, 3));
+        assert!(parse_error(18, &config(1)[..8]).starts_with("a configuration of 8 bytes is unknown"));
+    }
+
+    #[test]
+    fn both_generations_round_trip_and_are_told_apart_by_their_chunks() {
+        let bytes = sections(20_000);
+        for stage in ["rze", "rze:w=4"] {
+            // Whole chunks; a short last one, behind a stage that changes the length; zeros, which decide nothing.
+            round_trip(stage, Dtype::U8, &[], &bytes);
+            round_trip(&format!("rle:t=u8,{stage}"), Dtype::U8, &[], &bytes);
+            round_trip(stage, Dtype::U8, &[], &[&[0; 70_000][..], &bytes].concat());
+            round_trip(stage, Dtype::U8, &[], &[0; 40_000]);
+        }
+        for word in [1, 2, 8] {
+            for chunk in [4096, 8192, 16384] {
+                round_trip(&format!("rle:t=u8,rze:w={word},chunk={chunk}"), Dtype::U8, &[], &bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn only_chunks_of_bytes_can_be_derived() {
+        let derived = |text: &str, len: usize| {
+            let sources = vec![Source { dtype: Dtype::U8, shape: Vec::new(), bytes: sections(len) }];
+            let pipeline = Pipeline::parse(text, &sources).unwrap();
+            let run = pipeline.run(sources, true).unwrap();
+            let stream = stream(18, &run.steps()[0].config, &[run.segments()[0].bytes]).unwrap();
+            stream.derivation().map(|derivation| match derivation.inverse {
+                Inverse::Rze(rze) => (rze.chunks)(0..1).is_ok(),
+                other => panic!("{other:?}"),
+            })
+        };
+        assert_eq!(derived("rze", 10_000), Some(true));
+        assert_eq!(derived("rze:w=1", 10_000), Some(true));
+        assert_eq!(derived("rze:w=4", 10_000), Some(false));
+        assert_eq!(derived("rze:w=8", 10_000), None);
     }
 }
