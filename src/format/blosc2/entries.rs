@@ -144,19 +144,17 @@ fn variable(chunks: &Arc<ChunkIndex>, blob: &BlobRef) -> Result<Content> {
 /// # Errors
 /// Fails with `error` itself if it is transient, so that the directory can be listed again.
 pub(super) fn failing(error: Error) -> Result<Content> {
-    if !error.is_lasting() {
-        return Err(error);
-    }
-    Ok(Content::Computed { len: None, make: Arc::new(move |_| Err(error.clone())) })
+    if error.is_lasting() { Ok(fails(error)) } else { Err(error) }
 }
 
-/// A directory that cannot be listed.
-pub(super) struct Unreadable(pub(super) Error);
+fn fails(error: Error) -> Content {
+    Content::Computed { len: None, make: Arc::new(move |_| Err(error.clone())) }
+}
 
-impl Directory for Unreadable {
-    fn entries(&self) -> Result<Vec<Entry>> {
-        Err(self.0.clone())
-    }
+/// What stands for a directory whose content is unknown because of `error`: a file that fails with it, so that the
+/// directory around it can be listed, and its files are not taken for missing ones.
+pub(super) fn unknown_directory(error: &Error) -> Node {
+    File::new(fails(error.clone())).into()
 }
 
 /// The attributes that the header of a chunk gives.
@@ -262,7 +260,7 @@ impl Metalayers {
         let chunks = Some(Arc::clone(&frame.chunks.item().memory));
         let variable = match &frame.vlmetalayers {
             Ok(layers) => dir("vlmetalayers", layers, chunks),
-            Err(error) => Some(Entry::own("vlmetalayers", Node::Dir(Arc::new(Unreadable(error.clone()))))),
+            Err(error) => Some(Entry::own("vlmetalayers", unknown_directory(error))),
         };
         [dir("metalayers", &frame.metalayers, None), variable].into_iter().flatten().collect()
     }

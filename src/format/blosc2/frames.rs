@@ -174,7 +174,7 @@ impl Container for Frames {
         if self.has_more() {
             let Rest { frames, unknown } = self.rest()?;
             let known = frames.iter().map(|frame| Node::Dir(Arc::new(FrameDir(frame.clone()))));
-            let unknown = unknown.iter().map(|error| Node::Dir(Arc::new(entries::Unreadable(error.clone()))));
+            let unknown = unknown.iter().map(entries::unknown_directory);
             let named = (1..).zip(known.chain(unknown)).map(|(i, dir)| Entry::named(format!("{i:06}"), "", dir));
             entries.push(Entry::own("frames", Node::dir(Vec::new(), named.collect())));
         }
