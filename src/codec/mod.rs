@@ -3,11 +3,11 @@
 //! Byte shuffle ([`shuffle`]), bit shuffle ([`bitshuffle`]), bit planes ([`bit_planes`]), running sums of bytes
 //! ([`bytedelta`]) and of numbers ([`running_sums`]), merging by bitmaps ([`bitmap_merge`], [`word_merge`]), packed
 //! integers ([`bit_fields`]), LZ4 blocks ([`lz4`]), the copies of LZ decoders ([`lz`], [`lz_writer`],
-//! `unchecked_copy`), Zstandard frames ([`zstd`]), loops for wider vectors ([`simd_dispatch`]), and processing of large
-//! buffers in strides ([`pace`]).
+//! `unchecked_copy`), Zstandard frames ([`zstd`]), range ANS ([`range_ans`]), loops for wider vectors
+//! ([`simd_dispatch`]), and processing of large buffers in strides ([`pace`]).
 //!
-//! Each decoder has one portable definition; on x86-64 the kernels in `avx2`, `avx512` and `vbmi2` do the bulk of the
-//! work if the processor supports them, and tests check that all give the same bytes.
+//! Each decoder has one portable definition; on x86-64 the kernels in `avx2`, `avx512`, `avx512_ans` and `vbmi2` do the
+//! bulk of the work if the processor supports them, and tests check that all give the same bytes.
 
 pub mod bit_fields;
 pub mod bit_planes;
@@ -18,6 +18,7 @@ pub mod lz;
 pub mod lz4;
 pub mod lz_writer;
 pub mod pace;
+pub mod range_ans;
 pub mod running_sums;
 pub mod shuffle;
 pub mod simd_dispatch;
@@ -33,5 +34,7 @@ mod unchecked_copy;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx512_ans;
 #[cfg(target_arch = "x86_64")]
 mod vbmi2;
