@@ -134,6 +134,9 @@ fn stage(flow: Flow, c: &mut Choices) -> (String, Flow) {
     let bytes = Flow { dtype: U8, whole: true, below: 256, array: false };
     let dtype = if flow.dtype == Opaque { U8 } else { flow.dtype };
     let t = dtype.name();
+    if let Some(found) = entropy_coder(flow, c) {
+        return found;
+    }
     match (c.pick(&[0_u8, 1, 2, 3, 4, 5, 6, 7, 8, 9]), dtype) {
         (0..=3, F32 | F64) => lorenzo_quant(flow, c),
         (4 | 5, F32 | F64) => quantizer(flow, c),
@@ -204,6 +207,33 @@ fn lorenzo(t: &str, c: &mut Choices) -> String {
     let Some(block) = block else { return format!("lorenzo:t={t}") };
     let (order, centering) = (c.pick(&[1, 2]), c.pick(&[0, 1]));
     format!("lorenzo:t={t},block={block},order={order},centering={centering}")
+}
+
+/// Sometimes one of the entropy coders, or of the predictors that they were made for.
+fn entropy_coder(flow: Flow, c: &mut Choices) -> Option<(String, Flow)> {
+    if !c.often(50) {
+        return None;
+    }
+    let coded = Flow { dtype: Dtype::Opaque, whole: true, below: 256, array: false };
+    Some(match (c.pick(&[0, 1, 2]), flow.dtype) {
+        (0, Dtype::F32) if flow.whole => ("log_transform".into(), Flow { below: u64::MAX, ..flow }),
+        (0 | 1, Dtype::F32 | Dtype::F64) if flow.array => ginterp(flow, c),
+        (0, Dtype::U16 | Dtype::U32) if flow.whole => (format!("adm:t={}", flow.dtype.name()), coded),
+        _ => ("ans".into(), coded),
+    })
+}
+
+fn ginterp(flow: Flow, c: &mut Choices) -> (String, Flow) {
+    let code = c.pick(&[Dtype::U8, Dtype::U16, Dtype::U32]);
+    let flags = |c: &mut Choices| c.pick(&["0000", "1100", "1111", "0110", "1001"]);
+    let (md, natural, reverse) = (flags(c), flags(c), flags(c));
+    let text = format!(
+        "ginterp:code={},radius={},eb={},cap=1,md={md},natural={natural},reverse={reverse}",
+        code.name(),
+        c.pick(&[100, 4]),
+        c.pick(&["1e-2", "0.5", "1e-5"]),
+    );
+    (text, Flow { dtype: code, whole: true, below: 256, array: false })
 }
 
 fn lorenzo_quant(flow: Flow, c: &mut Choices) -> (String, Flow) {
@@ -304,6 +334,10 @@ fn describe(sources: &[Data], choices: Vec<u8>) -> String {
                 ports.push((number, "means", next.dtype));
             } else if text.starts_with("gpulz") && text.contains("split=1") {
                 ports.extend(["lengths", "offsets", "meta"].map(|port| (number, port, Dtype::U8)));
+            } else if text.starts_with("ginterp") || text.starts_with("log_transform") {
+                let second = if text.starts_with("ginterp") { ("anchor", flow.dtype) } else { ("signs", Dtype::U8) };
+                let outliers = [("outlier_vals", flow.dtype), ("outlier_idxs", Dtype::U32)];
+                ports.extend(outliers.into_iter().chain([second]).map(|(port, dtype)| (number, port, dtype)));
             } else if text.starts_with("quantizer") && !text.contains("inplace") && !text.contains("linear") {
                 ports.extend([(number, "outlier_vals", flow.dtype), (number, "outlier_idxs", Dtype::U32)]);
             }

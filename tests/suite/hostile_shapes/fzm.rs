@@ -145,6 +145,38 @@ pub(crate) const SHAPES: &[Shape] = &[
         want: Want::Refused(Refusal::NoRoom),
     },
     Shape {
+        name: "fzm: an interpolated array of outliers in no order, larger than the cache",
+        make: || interpolated([1000, 600, 1], 600_000),
+        cache: MIB,
+        spill: 64 * MIB,
+        work: PAGE,
+        want: Want::Right(crate::anything),
+    },
+    Shape {
+        name: "fzm: an interpolated array of 2^93 elements",
+        make: || interpolated([(1 << 31) - 16; 3], 0),
+        cache: MIB,
+        spill: 0,
+        work: MIB,
+        want: Want::Refused(Refusal::Corrupt),
+    },
+    Shape {
+        name: "fzm: ANS of 4 GiB without the tables for it",
+        make: || chain(&[(20, [&[10, 0, 0, 0][..], &u64::from(u32::MAX).to_le_bytes()].concat())], &[0; 2000], 1 << 32),
+        cache: MIB,
+        spill: 0,
+        work: MIB,
+        want: Want::Refused(Refusal::Corrupt),
+    },
+    Shape {
+        name: "fzm: ADM of 16 EiB",
+        make: || chain(&[(19, [&[1, 0, 0, 0][..], &(u64::MAX / 4).to_le_bytes()].concat())], &[0; 2000], u64::MAX - 3),
+        cache: MIB,
+        spill: 0,
+        work: MIB,
+        want: Want::Refused(Refusal::Corrupt),
+    },
+    Shape {
         name: "fzm: partitions with bits and no cells",
         make: || include_bytes!("../../data/broken/fzm/fz-mut3708.fzm").to_vec(),
         cache: MIB,
@@ -329,6 +361,25 @@ fn outliers(n: u32) -> Vec<u8> {
     let places = (0..n).rev().flat_map(u32::to_le_bytes).collect();
     let stage = Stage { kind: 14, input: 9, outputs: vec![0, 1, 2, 3], config };
     file(&[stage], &[codes, values, places, n.to_le_bytes().to_vec()], 8 * u64::from(n))
+}
+
+/// Floats of an interpolated array of so many elements along x, y and z, the first `outliers` of which are outliers,
+/// stored from the last to the first.
+fn interpolated(dims: [u32; 3], outliers: u32) -> Vec<u8> {
+    let codes = if outliers > 0 { dims.iter().product() } else { u32::MAX };
+    let anchors = dims.map(|n| n.div_ceil(16));
+    let mut config = 0.5_f64.to_le_bytes().to_vec();
+    config.extend([0, codes, outliers].iter().flat_map(|n: &u32| n.to_le_bytes()));
+    config.extend([8, 0, if dims[2] == 1 { 2 } else { 3 }, 0]);
+    config.extend(dims.iter().chain(&anchors).flat_map(|n| n.to_le_bytes()));
+    config.extend([0; 8]);
+    config.extend([1.75_f64, 4.0].iter().flat_map(|x| x.to_le_bytes()));
+    config.resize(104, 0);
+    let values = (0..outliers).rev().flat_map(|i| (i as f32).to_le_bytes()).collect();
+    let places = (0..outliers).rev().flat_map(u32::to_le_bytes).collect();
+    let stored = if outliers > 0 { (codes as usize, anchors.iter().product::<u32>() as usize) } else { (1000, 1000) };
+    let stage = Stage { kind: 22, input: 9, outputs: vec![0, 1, 2, 3], config };
+    file(&[stage], &[vec![0; stored.0], vec![0; 4 * stored.1], values, places], 4 * u64::from(codes))
 }
 
 /// A chain of stages of one output, the first of which is the source.

@@ -126,6 +126,10 @@ impl Real {
         if self.single { f64::from((a as f32).mul_add(b as f32, c as f32)) } else { a.mul_add(b, c) }
     }
 
+    pub(crate) fn div(self, a: f64, b: f64) -> f64 {
+        self.round(a / b)
+    }
+
     pub(crate) fn load(self, bytes: &[u8]) -> f64 {
         if self.single { f64::from(f32::from_bits(load(bytes, 4) as u32)) } else { f64::from_bits(load(bytes, 8)) }
     }

@@ -34,6 +34,10 @@
 //! | `cdf97_outlier_correct` | `eb`, `shape`; reads the field and its codes |
 //! | `speck2d` | `shape` |
 //! | `roibin_split` | `shape`, `peaks` (their number), `half`, `bin`, `seed` |
+//! | `adm` | `t` |
+//! | `ans` | |
+//! | `ginterp` | `eb`, `code`, `radius`, `cap`, `alpha`, `beta`, `md`, `natural`, `reverse` (four digits, the finest level first), `shape`, `narrow=1` |
+//! | `log_transform` | `eb`, `threshold`, `cap` |
 //!
 //! Types default to what the stage reads.
 

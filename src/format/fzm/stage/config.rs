@@ -176,6 +176,14 @@ impl Config {
         Ok(config)
     }
 
+    /// The same bytes with another layout, for stages whose generations have the same size.
+    ///
+    /// # Errors
+    /// As for [`Config::read`].
+    pub(super) fn with_layout(&self, layout: &'static Layout) -> Result<Self> {
+        Self::read(layout, &Cursor::new(&self.bytes, self.at))
+    }
+
     /// Fails if the value of `field` has no known meaning.
     fn check(&self, field: &Field) -> Result<()> {
         let bytes = self.field_bytes(field);

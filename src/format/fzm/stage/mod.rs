@@ -11,20 +11,25 @@
 
 mod adaptive_bitpack;
 mod adaptive_lorenzo;
+mod adm;
+mod ans;
 mod array_store;
 mod bitpack;
 mod bitplane_rze;
 mod bitshuffle;
 mod block_windows;
+mod boxes;
 mod cdf97;
 mod checkpoints;
 mod code_blocks;
 pub mod config;
 mod difference;
+mod ginterp;
 mod gpulz;
 mod huffman;
 mod kogge_stone;
 mod lc;
+mod log_transform;
 mod lorenzo;
 mod lorenzo_quant;
 mod merge;
@@ -193,6 +198,10 @@ pub const STAGES: &[&StageType] = &[
     &lc::tupl::TYPE,
     &gpulz::TYPE,
     &lc::golomb_rice::TYPE,
+    &adm::TYPE,
+    &ans::TYPE,
+    &ginterp::TYPE,
+    &log_transform::TYPE,
 ];
 
 /// The type with number `code` whose configuration has `len` bytes. Numbers 12 and 13 were those of `LorenzoQuant` of

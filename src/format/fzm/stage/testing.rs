@@ -179,6 +179,21 @@ pub(super) fn round_trip(text: &str, dtype: Dtype, shape: &[u32], bytes: &[u8]) 
     }
 }
 
+/// The configuration and the outputs of the one stage of `text` over `bytes`.
+pub(super) fn coded(text: &str, dtype: Dtype, bytes: &[u8]) -> (Vec<u8>, Vec<Vec<u8>>) {
+    coded_array(text, dtype, &[(bytes.len() / dtype.size()) as u32], bytes)
+}
+
+/// As [`coded`], for an array of `shape`.
+pub(super) fn coded_array(text: &str, dtype: Dtype, shape: &[u32], bytes: &[u8]) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let sources = vec![Source { dtype, shape: shape.to_vec(), bytes: bytes.to_vec() }];
+    let pipeline = Pipeline::parse(text, &sources).unwrap();
+    let run = pipeline.run(sources, true).unwrap();
+    let mut ports: Vec<(usize, Vec<u8>)> = run.segments().iter().map(|s| (s.port, s.bytes.to_vec())).collect();
+    ports.sort_by_key(|(port, _)| *port);
+    (run.steps().remove(0).config, ports.into_iter().map(|(_, bytes)| bytes).collect())
+}
+
 /// The stream of a buffer: the inverse of its last reader, or the segment.
 pub(super) fn content(steps: &[Step], segments: &BTreeMap<u16, Vec<u8>>, id: u16) -> Arc<dyn ByteStream> {
     match steps.iter().rfind(|step| step.inputs.contains(&id)) {

@@ -2,14 +2,18 @@
 
 mod adaptive_bitpack;
 mod adaptive_lorenzo;
+mod adm;
+mod ans;
 mod bitpack;
 mod bitplane_rze;
 mod bitshuffle;
 mod cdf97;
 mod difference;
 mod element_wise;
+mod ginterp;
 mod huffman;
 mod lc;
+mod log_transform;
 mod lorenzo;
 mod lorenzo_quant;
 mod merge;
@@ -18,6 +22,7 @@ mod quantizer;
 mod rle;
 mod roibin_split;
 mod speck2d;
+mod spline;
 mod sz_blocks;
 mod tile_sums;
 mod tiled_lorenzo;
@@ -184,6 +189,10 @@ pub(crate) fn make(name: &str, mut params: Params, inputs: &[Reads]) -> Result<B
         "cdf97_outlier_correct" => cdf97::Correct::new(p, inputs).map(|s| Box::new(s) as _),
         "speck2d" => speck2d::Speck2d::new(p, shape).map(|s| Box::new(s) as _),
         "roibin_split" => roibin_split::RoibinSplit::new(p, input, shape).map(|s| Box::new(s) as _),
+        "adm" => adm::Adm::new(p, input).map(|s| Box::new(s) as _),
+        "ans" => Ok(Box::new(ans::Ans)),
+        "ginterp" => ginterp::GInterp::new(p, input, shape).map(|s| Box::new(s) as _),
+        "log_transform" => log_transform::LogTransform::new(p, input).map(|s| Box::new(s) as _),
         _ => Err("no such stage".into()),
     };
     stage.and_then(|stage| params.finish().map(|()| stage)).map_err(|e| format!("{name}: {e}"))

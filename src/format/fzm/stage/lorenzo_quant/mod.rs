@@ -10,11 +10,11 @@ mod number;
 mod rank1;
 mod rank_n;
 mod reference_order;
-mod shape;
 
 use std::sync::Arc;
 
 use super::DataType::{F32, F64, U8, U16, U32};
+use super::boxes::Shape;
 use super::config::{Config, Field, Layout};
 use super::outliers::{Count, Names, Outliers};
 use super::types::Unsigned;
@@ -27,7 +27,6 @@ use coded::Coded;
 use number::Real;
 use rank_n::RankN;
 use rank1::Rank1;
-use shape::Shape;
 
 /// The stage type.
 pub(super) const TYPE: StageType = StageType {

@@ -12,13 +12,12 @@ use std::sync::Arc;
 use super::coded::Coded;
 use super::number::{Int, Real, all_within, scale};
 use super::reference_order;
-use super::shape::{Shape, Target};
-use crate::bytes::{to_u64, to_usize};
+use crate::bytes::to_u64;
 use crate::codec::simd_dispatch::{SimdLoop, SimdOps, run_widest};
 use crate::error::{Error, Result};
 use crate::format::fzm::stage::block_windows::STEP;
+use crate::format::fzm::stage::boxes::{Shape, Target};
 use crate::format::fzm::stage::outliers::{Ahead, Sorted};
-use crate::format::fzm::stage::scratch::ScratchBuffer;
 use crate::format::fzm::stage::types::Unsigned;
 use crate::format::fzm::stream::{Bricks, ByteStream, Derivation, Setup};
 
@@ -29,8 +28,6 @@ pub(super) struct RankN<T: Real, C> {
     limit: T::Int,
     shape: Shape,
     brick: [u64; 3],
-    /// Elements of the array.
-    count: u64,
     len: u64,
 }
 
@@ -38,17 +35,10 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
     /// The array of `shape`, which is `coded` by its first codes. The caller has checked that there are enough of them.
     pub(super) fn new(coded: Arc<Coded<T, C>>, limit: i64, shape: Shape) -> Self {
         let size = to_u64(T::SIZE);
-        let (len, count) = (coded.count() * size, shape.dims.iter().product());
+        let len = coded.count() * size;
         // Any partial sum is a combination of corner sums at 2^rank positions.
         let limit = T::Int::low(limit.min(T::EXACT / if shape.dims[0] > 1 { 8 } else { 4 }));
-        Self { coded, limit, shape, brick: shape.brick(size), count, len }
-    }
-
-    /// Whether a band of bricks is a contiguous range of the stream.
-    fn contiguous(&self) -> bool {
-        let [_, ny, nx] = self.shape.dims;
-        let [tz, by, bx] = self.brick;
-        bx >= nx && (tz == 1 || by >= ny)
+        Self { coded, limit, shape, brick: shape.brick(size), len }
     }
 
     /// Decodes a box within one brick.
@@ -192,50 +182,6 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
         }
         Ok(())
     }
-
-    /// Decodes the elements from `first`, as boxes of whole or partial rows and planes.
-    fn elements(&self, sorted: &Sorted<T>, first: u64, dst: &mut [u8]) -> Result<()> {
-        let [_, ny, nx] = self.shape.dims;
-        let (mut at, mut rest) = (first, dst);
-        while !rest.is_empty() {
-            let left = to_u64(rest.len() / T::SIZE);
-            let (z, y, x) = (at / nx / ny, at / nx % ny, at % nx);
-            let end = if x > 0 || left < nx {
-                [z + 1, y + 1, nx.min(x + left)]
-            } else if y > 0 || left < nx * ny {
-                [z + 1, ny.min(y + left / nx), nx]
-            } else {
-                [z + left / (nx * ny), ny, nx]
-            };
-            let n = (end[0] - z) * (end[1] - y) * (end[2] - x);
-            let (own, tail) = std::mem::take(&mut rest).split_at_mut(to_usize(n, "window")? * T::SIZE);
-            self.boxes(sorted, [z, y, x], end, own)?;
-            (at, rest) = (at + n, tail);
-        }
-        Ok(())
-    }
-
-    /// Decodes the box from `start` to `end` brick by brick; its rows and planes are contiguous in `dst`.
-    fn boxes(&self, sorted: &Sorted<T>, start: [u64; 3], end: [u64; 3], dst: &mut [u8]) -> Result<()> {
-        let [_, ny, nx] = self.shape.dims;
-        let steps = |i: usize| {
-            let (brick, end) = (self.brick[i], end[i]);
-            std::iter::successors(Some(start[i]), move |at| Some((at / brick + 1) * brick).filter(|&at| at < end))
-                .map(move |at| at..end.min((at / brick + 1) * brick))
-        };
-        for z in steps(0) {
-            for y in steps(1) {
-                for x in steps(2) {
-                    let at = ((z.start - start[0]) * ny + y.start - start[1]) * nx + x.start - start[2];
-                    let beyond = || Error::corrupt("a box is outside its window", "window");
-                    let dst = dst.get_mut(at as usize * T::SIZE..).ok_or_else(beyond)?;
-                    let (y, z) = (y.clone(), z.clone());
-                    self.decode(sorted, Target { dst, z, y, x, strides: [ny * nx, nx] })?;
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Marks a tile with non-integer or too large sums; above any real load.
@@ -330,51 +276,21 @@ impl<T: Real, C: Unsigned> ByteStream for RankN<T, C> {
     }
 
     fn unit(&self) -> u64 {
-        let [tz, ty, _] = self.shape.tile;
-        let [_, ny, nx] = self.shape.dims;
-        let rows = if tz == 1 { ty } else { tz * ny };
-        rows.saturating_mul(nx).saturating_mul(to_u64(T::SIZE)).max(1)
+        self.shape.unit(to_u64(T::SIZE))
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        let size = to_u64(T::SIZE);
-        let (skip, ragged) = (at % size, (at + to_u64(dst.len())) % size);
-        if skip != 0 || ragged != 0 {
-            let mut whole = ScratchBuffer::new((skip as usize + dst.len()).next_multiple_of(T::SIZE))?;
-            self.read(at - skip, &mut whole)?;
-            dst.copy_from_slice(&whole[skip as usize..][..dst.len()]);
-            return Ok(());
-        }
-        let first = at / size;
-        let inside = to_u64(dst.len() / T::SIZE).min(self.count.saturating_sub(first));
-        let (array, padding) = dst.split_at_mut(to_usize(inside, "window")? * T::SIZE);
-        padding.fill(0);
-        self.elements(self.coded.sorted()?, first, array)
+        let sorted = self.coded.sorted()?;
+        self.shape.read(self.brick, T::SIZE, at, dst, &mut |to| self.decode(sorted, to))
     }
 
     fn bricks(&self) -> Option<Bricks> {
-        let from = usize::from(self.shape.tile[0] == 1);
-        (!self.contiguous()).then(|| Bricks {
-            itemsize: to_u64(T::SIZE),
-            shape: self.shape.dims[from..].to_vec(),
-            brick: self.brick[from..].to_vec(),
-        })
+        self.shape.bricks(self.brick, to_u64(T::SIZE))
     }
 
     fn read_brick(&self, index: u64, dst: &mut [u8]) -> Result<()> {
-        let [bz, by, bx] = self.brick;
-        let [nz, ny, nx] = self.shape.dims;
-        let (down, across) = (ny.div_ceil(by), nx.div_ceil(bx));
-        let start = [index / across / down * bz, index / across % down * by, index % across * bx];
-        let [z, y, x] = [(start[0], bz, nz), (start[1], by, ny), (start[2], bx, nx)]
-            .map(|(start, brick, dims)| start..dims.min(start + brick));
-        if z.is_empty() || y.is_empty() || x.is_empty() {
-            return Err(Error::corrupt(format!("no brick {index}"), "brick"));
-        }
-        if y.end - y.start < by || x.end - x.start < bx || z.end - z.start < bz {
-            dst.fill(0);
-        }
-        self.decode(self.coded.sorted()?, Target { dst, z, y, x, strides: [by * bx, bx] })
+        let sorted = self.coded.sorted()?;
+        self.shape.read_brick(self.brick, index, dst, |to| self.decode(sorted, to))
     }
 
     fn setup(&self) -> Setup {
