@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
 
+use fzm_writer::{Dtype, Form, PRESETS, Pipeline, Source, field};
 use fzmfs::account::Account;
 use fzmfs::error::{Error, Kind, Result};
 use fzmfs::format::fzm::stage::STAGES;
@@ -146,6 +147,38 @@ fn a_file_of_each_preset_is_an_array_with_a_description_of_every_stage() {
         }
         let svg = String::from_utf8(read_at(&*container, "pipeline.svg").unwrap()).unwrap();
         assert!(svg.contains("data.raw"), "{name}");
+    }
+}
+
+/// The stages of a file: name, size of the configuration, ports.
+fn stages(container: &dyn Container) -> Vec<(String, u64, usize, usize)> {
+    let info = container.info().to_json();
+    let stage = |stage: &Value| {
+        let count = |key: &str| stage[key].as_array().unwrap().len();
+        let name = stage["name"].as_str().unwrap().to_owned();
+        (name, stage["config_size"].as_u64().unwrap(), count("inputs"), count("outputs"))
+    };
+    info["pipeline"].as_array().unwrap().iter().map(stage).collect()
+}
+
+#[test]
+fn the_presets_of_the_writer_are_those_of_the_library() {
+    for (name, text, rank) in PRESETS {
+        let shape = [12, 24, 128][3 - rank..].to_vec();
+        let source =
+            Source { dtype: Dtype::F32, bytes: field::smooth(Dtype::F32, &shape, 0.02, 1), shape: shape.clone() };
+        let pipeline = Pipeline::parse(text, std::slice::from_ref(&source)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let run = pipeline.run(vec![source], true).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let form = Form::default();
+        let made = open(run.file(&form).to_vec(), &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let sample = open(bytes(&format!("preset_{name}.fzm")), &Options::default()).unwrap();
+        let sorted = |container: &dyn Container| {
+            let mut stages = stages(container);
+            stages.sort();
+            stages
+        };
+        assert_eq!(sorted(&*made), sorted(&*sample), "{name}");
+        verify(&*made).unwrap_or_else(|e| panic!("{name}: {e}"));
     }
 }
 

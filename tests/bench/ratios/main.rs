@@ -19,6 +19,7 @@ mod memory_tree;
 mod mount;
 mod once;
 mod passthrough;
+mod presets;
 mod random;
 mod rivals;
 mod scaling;
@@ -53,8 +54,9 @@ fn main() {
     // Cargo passes options of its own; the first plain word is a filter.
     let filter = args.into_iter().find(|arg| !arg.starts_with('-')).unwrap_or_default();
     table::heading();
-    let sections: [(&str, fn()); 11] = [
+    let sections: [(&str, fn()); 12] = [
         ("decode", decode::run),
+        ("presets", presets::run),
         ("random", random::run),
         ("cache", cache::run),
         ("mount", mount::run),

@@ -14,12 +14,14 @@ mod dtype;
 mod elements;
 pub mod field;
 mod pipeline;
+mod presets;
 pub mod spec;
 mod stage;
 
 pub use container::{Form, Generation, Image};
 pub use dtype::Dtype;
 pub use pipeline::{Pipeline, Run, Source, Step};
+pub use presets::PRESETS;
 
 /// What goes wrong is the caller's description of a pipeline: a text says what.
 pub type Result<T> = std::result::Result<T, String>;
