@@ -171,10 +171,12 @@ impl Error {
     /// The errno of a failed read. The match lists every kind, so that a new kind must choose its errno here.
     pub fn errno(&self) -> i32 {
         match &self.kind {
-            Kind::Truncated { .. } | Kind::Corrupt(_) | Kind::Checksum { .. } | Kind::Unknown(_) | Kind::Changed => {
-                libc::EIO
-            }
-            Kind::Unsupported(_) => libc::EOPNOTSUPP,
+            Kind::Truncated { .. }
+            | Kind::Corrupt(_)
+            | Kind::Checksum { .. }
+            | Kind::Unsupported(_)
+            | Kind::Unknown(_)
+            | Kind::Changed => libc::EIO,
             Kind::TooLarge { .. } => libc::EFBIG,
             Kind::NoRoom { .. } => libc::ENOMEM,
             Kind::Usage(_) => libc::EINVAL,
@@ -311,7 +313,7 @@ mod tests {
             (Kind::Corrupt("".into()), libc::EIO),
             (Kind::Checksum { stored: 1, computed: 2 }, libc::EIO),
             (Kind::Changed, libc::EIO),
-            (Kind::Unsupported("".into()), libc::EOPNOTSUPP),
+            (Kind::Unsupported("".into()), libc::EIO),
             (Kind::Unknown("".into()), libc::EIO),
             (Kind::NoRoom { need: 1, memory: 0, disk: 0 }, libc::ENOMEM),
             (Kind::TooLarge { value: 2, limit: 1 }, libc::EFBIG),
