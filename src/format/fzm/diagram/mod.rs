@@ -13,7 +13,7 @@ use crate::text::escaped;
 use super::describe;
 use super::graph::Origin;
 use super::pipeline::{Buffer, Pipeline};
-use super::stage::DataType;
+use super::stage::{DataType, Family, stage_type};
 
 /// The trees of the graph, and a caption.
 #[derive(Debug)]
@@ -50,19 +50,6 @@ enum Shape {
     Source,
     Stage(Family),
     Segment,
-}
-
-/// A stage family; its stages share a color.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Family {
-    /// Lossy: predicts or divides, then rounds.
-    Quantizer,
-    /// Replaces values by differences.
-    Predictor,
-    /// Reorders or recodes bits.
-    Shuffler,
-    /// Shortens the stream.
-    Coder,
 }
 
 impl Diagram {
@@ -129,6 +116,8 @@ fn stage(p: &Pipeline, index: usize, spare: bool, seen: &mut Vec<usize>) -> Node
         }
     }
     let stage = p.stages.get(index);
+    let known = p.header.stages.get(index).and_then(|info| stage_type(info.stage_type, info.config.len()));
+    let family = known.map_or(Family::Coder, |row| row.family);
     let mut lines = stage.filter(|_| !is_seen).map(|stage| stage.summary()).unwrap_or_default();
     let is_whole = |buffer: &Buffer| buffer.stream.is_whole();
     if !is_seen && p.inverses.get(index).is_some_and(|b| b.as_ref().is_ok_and(|b| b.iter().any(is_whole))) {
@@ -138,7 +127,7 @@ fn stage(p: &Pipeline, index: usize, spare: bool, seen: &mut Vec<usize>) -> Node
         lines.push("redundant".to_owned());
     }
     Node {
-        shape: Shape::Stage(family(p.header.stages.get(index).map_or(0, |info| info.stage_type), arrows.len())),
+        shape: Shape::Stage(family),
         title: format!("{index:02} {}", stage.map_or("", |stage| stage.name())),
         lines,
         spare,
@@ -151,17 +140,6 @@ fn segment(p: &Pipeline, index: usize, spare: bool) -> Option<Node> {
     let lines = vec![size(entry.data_size), format!("at {:#x}", p.header.segment_at(entry).0)];
     let title = escaped(&String::from_utf8_lossy(&entry.name)).into_owned();
     Some(Node { shape: Shape::Segment, title, lines, spare, arrows: Vec::new() })
-}
-
-fn family(stage_type: u16, arrows: usize) -> Family {
-    match stage_type {
-        1 | 14 => Family::Quantizer,
-        // In old files types 12 and 13 are quantizers; type 12 was later reused for integer Lorenzo.
-        12 | 13 if arrows > 1 => Family::Quantizer,
-        2 | 12 => Family::Predictor,
-        4 | 15 | 16 | 17 => Family::Shuffler,
-        _ => Family::Coder,
-    }
 }
 
 fn what(data_type: DataType, buffer: Option<&Buffer>) -> String {

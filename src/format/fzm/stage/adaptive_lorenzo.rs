@@ -13,7 +13,7 @@ use super::block_windows::{BlockWindows, Blockwise, scaled};
 use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
 use super::types::{Unsigned, elements};
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::{to_u64, to_usize};
 use crate::codec::simd_dispatch::{SimdLoop, SimdOps, run_widest};
 use crate::error::{Error, Kind, Result};
@@ -24,6 +24,7 @@ use crate::once::Once;
 pub(super) const TYPE: StageType = StageType {
     code: 34,
     name: "adaptive_lorenzo",
+    family: Family::Predictor,
     layout: &LAYOUT,
     parse: |config| Ok(Box::new(AdaptiveLorenzo::parse(config)?)),
 };

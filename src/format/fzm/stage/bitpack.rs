@@ -11,15 +11,20 @@ use super::block_windows::{BlockWindows, Blockwise, scaled};
 use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
 use super::types::{Element, elements};
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::inverse::{self, Inverse};
 use crate::format::fzm::stream::{ByteStream, Derivation};
 
 /// The stage type.
-pub(super) const TYPE: StageType =
-    StageType { code: 7, name: "bitpack", layout: &LAYOUT, parse: |config| Ok(Box::new(Bitpack::parse(config)?)) };
+pub(super) const TYPE: StageType = StageType {
+    code: 7,
+    name: "bitpack",
+    family: Family::Coder,
+    layout: &LAYOUT,
+    parse: |config| Ok(Box::new(Bitpack::parse(config)?)),
+};
 
 const LAYOUT: Layout = Layout {
     sizes: &[10, 15],

@@ -9,7 +9,7 @@ use super::block_windows::{BlockWindows, Blockwise};
 use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
 use super::types::elements;
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::to_u64;
 use crate::codec::bit_planes::Elements;
 use crate::codec::simd_dispatch::run_widest;
@@ -18,8 +18,13 @@ use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 use crate::once::Once;
 
 /// The stage type.
-pub(super) const TYPE: StageType =
-    StageType { code: 23, name: "bitplane_rze", layout: &LAYOUT, parse: |config| Ok(Box::new(BitplaneRze { config })) };
+pub(super) const TYPE: StageType = StageType {
+    code: 23,
+    name: "bitplane_rze",
+    family: Family::Coder,
+    layout: &LAYOUT,
+    parse: |config| Ok(Box::new(BitplaneRze { config })),
+};
 
 const LAYOUT: Layout = Layout { sizes: &[0, 8], fields: &[Field::u64("num_elements", 0)] };
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::block_windows::{BlockWindows, Blockwise, STEP};
 use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::{to_u64, to_usize};
 use crate::codec::bit_planes::Elements;
 use crate::codec::simd_dispatch::run_widest;
@@ -21,6 +21,7 @@ use crate::format::fzm::stream::{ByteStream, Derivation};
 pub(super) const TYPE: StageType = StageType {
     code: 17,
     name: "bitshuffle",
+    family: Family::Shuffler,
     layout: &LAYOUT,
     parse: |config| Ok(Box::new(Bitshuffle::parse(config)?)),
 };

@@ -7,14 +7,19 @@
 use std::sync::Arc;
 
 use super::config::{Config, Field, Layout};
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::format::fzm::stream::{ByteStream, Setup};
 
 /// The stage type.
-pub(super) const TYPE: StageType =
-    StageType { code: 11, name: "merge", layout: &LAYOUT, parse: |config| Ok(Box::new(Merge::parse(config)?)) };
+pub(super) const TYPE: StageType = StageType {
+    code: 11,
+    name: "merge",
+    family: Family::Shuffler,
+    layout: &LAYOUT,
+    parse: |config| Ok(Box::new(Merge::parse(config)?)),
+};
 
 const LAYOUT: Layout = Layout { sizes: &[], fields: FIELDS.split_at(1).0 };
 

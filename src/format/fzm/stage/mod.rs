@@ -151,6 +151,19 @@ pub trait Stage: Send + Sync {
     fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>>;
 }
 
+/// What stages do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// Lossy: predicts or divides, then rounds.
+    Quantizer,
+    /// Replaces values by differences.
+    Predictor,
+    /// Reorders or recodes values.
+    Shuffler,
+    /// Shortens the stream.
+    Coder,
+}
+
 /// A stage type.
 #[derive(Debug)]
 pub struct StageType {
@@ -158,6 +171,8 @@ pub struct StageType {
     pub code: u16,
     /// Its name in snake case: `lorenzo_quant`.
     pub name: &'static str,
+    /// What it does; the diagram shows it as a color.
+    pub family: Family,
     /// The layout of its configuration.
     pub layout: &'static Layout,
     /// Makes a stage of a configuration. Fails with [`Kind::Unknown`] for what has no known meaning, with
@@ -206,7 +221,7 @@ pub const STAGES: &[&StageType] = &[
 
 /// The type with number `code` whose configuration has `len` bytes. Numbers 12 and 13 were those of `LorenzoQuant` of
 /// rank 2 and 3 (section 6).
-fn stage_type(code: u16, len: usize) -> Option<&'static StageType> {
+pub(super) fn stage_type(code: u16, len: usize) -> Option<&'static StageType> {
     let code = if matches!(code, 12 | 13) && len >= lorenzo_quant::SHORTEST { lorenzo_quant::TYPE.code } else { code };
     STAGES.iter().find(|row| row.code == code).copied()
 }

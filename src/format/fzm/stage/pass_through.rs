@@ -4,13 +4,18 @@
 use std::sync::Arc;
 
 use super::config::{Config, Layout};
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::error::Result;
 use crate::format::fzm::stream::ByteStream;
 
 /// The stage type.
-pub(super) const TYPE: StageType =
-    StageType { code: 4, name: "pass_through", layout: &LAYOUT, parse: |config| Ok(Box::new(PassThrough { config })) };
+pub(super) const TYPE: StageType = StageType {
+    code: 4,
+    name: "pass_through",
+    family: Family::Shuffler,
+    layout: &LAYOUT,
+    parse: |config| Ok(Box::new(PassThrough { config })),
+};
 
 const LAYOUT: Layout = Layout { sizes: &[0], fields: &[] };
 

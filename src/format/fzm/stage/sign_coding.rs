@@ -11,7 +11,7 @@ use super::DataType::{I8, I16, I32, I64, U8, U16, U32, U64};
 use super::block_windows::{BlockWindows, Blockwise, scaled};
 use super::config::{Config, Field, Layout};
 use super::types::Unsigned;
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::to_u64;
 use crate::error::Result;
 use crate::format::fzm::inverse::{self, Inverse, SignCode};
@@ -21,6 +21,7 @@ use crate::format::fzm::stream::{ByteStream, Derivation};
 pub(super) const ZIGZAG: StageType = StageType {
     code: 15,
     name: "zigzag",
+    family: Family::Shuffler,
     layout: &ZIGZAG_LAYOUT,
     parse: |config| Ok(Box::new(SignCoding::zigzag(config)?)),
 };
@@ -29,6 +30,7 @@ pub(super) const ZIGZAG: StageType = StageType {
 pub(super) const NEGABINARY: StageType = StageType {
     code: 16,
     name: "negabinary",
+    family: Family::Shuffler,
     layout: &LAYOUT,
     parse: |config| Ok(Box::new(SignCoding::parse("negabinary", SignCode::Negabinary, config, negabinary_of)?)),
 };

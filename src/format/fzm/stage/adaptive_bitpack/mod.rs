@@ -13,7 +13,7 @@ use super::array_store::ArrayStore;
 use super::block_windows::{BlockWindows, Blockwise};
 use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::{to_u64, to_usize};
 use crate::codec::simd_dispatch::run_widest;
 use crate::error::{Error, Kind, Result};
@@ -25,6 +25,7 @@ use planes::{Planes, Unpack};
 pub(super) const TYPE: StageType = StageType {
     code: 24,
     name: "adaptive_bitpack",
+    family: Family::Coder,
     layout: &LAYOUT,
     parse: |config| Ok(Box::new(AdaptiveBitpack::parse(config)?)),
 };

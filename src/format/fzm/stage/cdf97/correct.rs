@@ -12,12 +12,17 @@ use crate::format::fzm::stage::array_store::ArrayStore;
 use crate::format::fzm::stage::config::{Config, Field, Layout};
 use crate::format::fzm::stage::scratch::ScratchBuffer;
 use crate::format::fzm::stage::types::{Element, Float, elements};
-use crate::format::fzm::stage::{Context, DataType, Stage, StageType, exactly};
+use crate::format::fzm::stage::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::format::fzm::stream::ByteStream;
 
 /// Stage type 41.
-pub(in crate::format::fzm::stage) const CORRECT: StageType =
-    StageType { code: 41, name: "cdf97_outlier_correct", layout: &LAYOUT, parse: Correct::parse };
+pub(in crate::format::fzm::stage) const CORRECT: StageType = StageType {
+    code: 41,
+    name: "cdf97_outlier_correct",
+    family: Family::Predictor,
+    layout: &LAYOUT,
+    parse: Correct::parse,
+};
 
 const LAYOUT: Layout =
     Layout { sizes: &[12], fields: &[Field::u32("dim_x", 0), Field::u32("dim_y", 4), Field::f32("error_bound", 8)] };

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::array_store::ArrayStore;
 use super::config::{Config, Field, Layout};
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::Result;
 use crate::format::fzm::stream::{ByteStream, Setup};
@@ -24,7 +24,8 @@ pub(super) use correct::CORRECT;
 use lifting::Sample;
 
 /// Stage type 39.
-pub(super) const TYPE: StageType = StageType { code: 39, name: "cdf97", layout: &LAYOUT, parse: Cdf97::parse };
+pub(super) const TYPE: StageType =
+    StageType { code: 39, name: "cdf97", family: Family::Predictor, layout: &LAYOUT, parse: Cdf97::parse };
 
 const LAYOUT: Layout = Layout {
     sizes: &[16],

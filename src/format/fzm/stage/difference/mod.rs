@@ -17,7 +17,7 @@ use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
 use super::sign_coding::{Decode, negabinary_of, zigzag_numbers};
 use super::types::Element;
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::{self, Inverse, RunningSums};
@@ -28,6 +28,7 @@ use sum::{SequentialScan, Sum, TiledScan};
 pub(super) const TYPE: StageType = StageType {
     code: 2,
     name: "difference",
+    family: Family::Predictor,
     layout: &LAYOUT,
     parse: |config| Ok(Box::new(Difference::parse(config)?)),
 };

@@ -14,14 +14,19 @@ use self::places::{Form, Part, Places, STRIDE};
 use super::block_windows::{BlockWindows, Blockwise};
 use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
-use super::{Context, DataType, Stage, StageType};
+use super::{Context, DataType, Family, Stage, StageType};
 use crate::bytes::to_usize;
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 
 /// The stage type.
-pub(super) const TYPE: StageType =
-    StageType { code: 32, name: "gpulz", layout: &LAYOUT, parse: |config| Ok(Box::new(Gpulz::parse(config)?)) };
+pub(super) const TYPE: StageType = StageType {
+    code: 32,
+    name: "gpulz",
+    family: Family::Coder,
+    layout: &LAYOUT,
+    parse: |config| Ok(Box::new(Gpulz::parse(config)?)),
+};
 
 const LAYOUT: Layout = Layout {
     sizes: &[9, 10, 14],

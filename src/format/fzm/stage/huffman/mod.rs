@@ -16,7 +16,7 @@ use super::block_windows::{BlockWindows, Blockwise};
 use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
 use super::types::elements;
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::account::decode_budget;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
@@ -29,8 +29,13 @@ use header::{HEADER, Header};
 use slices::{SLICE, Slices};
 
 /// The stage type.
-pub(super) const TYPE: StageType =
-    StageType { code: 6, name: "huffman", layout: &LAYOUT, parse: |config| Ok(Box::new(Huffman::parse(config)?)) };
+pub(super) const TYPE: StageType = StageType {
+    code: 6,
+    name: "huffman",
+    family: Family::Coder,
+    layout: &LAYOUT,
+    parse: |config| Ok(Box::new(Huffman::parse(config)?)),
+};
 
 const LAYOUT: Layout = Layout {
     sizes: &[11],

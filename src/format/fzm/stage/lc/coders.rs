@@ -13,7 +13,7 @@ use super::rare_body::Upper;
 use super::{clog_body, kept_words, rare_body};
 use crate::error::Result;
 use crate::format::fzm::stage::config::{Config, Field, Layout};
-use crate::format::fzm::stage::{Context, DataType, Stage, StageType, exactly};
+use crate::format::fzm::stage::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::format::fzm::stream::ByteStream;
 
 /// The stage types.
@@ -25,7 +25,7 @@ pub(in super::super) const HCLOG: StageType =
     row(30, "hclog", |config| coder(config, "hclog", "hclog chunk", Form::Hclog));
 
 const fn row(code: u16, name: &'static str, parse: fn(Config) -> Result<Box<dyn Stage>>) -> StageType {
-    StageType { code, name, layout: &LAYOUT, parse }
+    StageType { code, name, family: Family::Coder, layout: &LAYOUT, parse }
 }
 
 /// The configuration of a coder; what shorter ones lack has a default.

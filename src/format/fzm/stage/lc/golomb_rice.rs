@@ -9,13 +9,14 @@ use super::chunks::{Chunks, Coding, Invalid};
 use super::golomb_rice_body;
 use crate::error::Result;
 use crate::format::fzm::stage::config::{Config, Field, Layout};
-use crate::format::fzm::stage::{Context, DataType, Stage, StageType, exactly};
+use crate::format::fzm::stage::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::format::fzm::stream::ByteStream;
 
 /// The stage type.
 pub(in super::super) const TYPE: StageType = StageType {
     code: 42,
     name: "golomb_rice",
+    family: Family::Coder,
     layout: &LAYOUT,
     parse: |config| Ok(Box::new(GolombRice::parse(config)?)),
 };

@@ -11,12 +11,17 @@ use crate::error::Result;
 use crate::format::fzm::stage::block_windows::{BlockWindows, Blockwise};
 use crate::format::fzm::stage::config::{Config, Field, Layout};
 use crate::format::fzm::stage::scratch::ScratchBuffer;
-use crate::format::fzm::stage::{Context, DataType, Stage, StageType, exactly};
+use crate::format::fzm::stage::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::format::fzm::stream::{ByteStream, Derivation};
 
 /// The stage type.
-pub(in super::super) const TYPE: StageType =
-    StageType { code: 31, name: "tupl", layout: &LAYOUT, parse: |config| Ok(Box::new(Tupl::parse(config)?)) };
+pub(in super::super) const TYPE: StageType = StageType {
+    code: 31,
+    name: "tupl",
+    family: Family::Shuffler,
+    layout: &LAYOUT,
+    parse: |config| Ok(Box::new(Tupl::parse(config)?)),
+};
 
 const LAYOUT: Layout =
     Layout { sizes: &[6], fields: &[Field::u32("block_size", 0), Field::u8("word_size", 4), Field::u8("dim", 5)] };

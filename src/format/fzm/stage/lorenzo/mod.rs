@@ -15,7 +15,7 @@ use super::block_windows::STEP;
 use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
 use super::types::Unsigned;
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::{self, Inverse};
@@ -24,8 +24,13 @@ use crate::once::Once;
 use blocks::{BlockSums, Blocks, Summed};
 
 /// The stage type.
-pub(super) const TYPE: StageType =
-    StageType { code: 12, name: "lorenzo", layout: &LAYOUT, parse: |config| Ok(Box::new(Lorenzo::parse(config)?)) };
+pub(super) const TYPE: StageType = StageType {
+    code: 12,
+    name: "lorenzo",
+    family: Family::Predictor,
+    layout: &LAYOUT,
+    parse: |config| Ok(Box::new(Lorenzo::parse(config)?)),
+};
 
 const LAYOUT: Layout = Layout {
     sizes: &[16, 20],

@@ -18,7 +18,7 @@ use super::boxes::Shape;
 use super::config::{Config, Field, Layout};
 use super::outliers::{Count, Names, Outliers};
 use super::types::Unsigned;
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::Coding;
@@ -32,6 +32,7 @@ use rank1::Rank1;
 pub(super) const TYPE: StageType = StageType {
     code: 1,
     name: "lorenzo_quant",
+    family: Family::Quantizer,
     layout: &LAYOUT,
     parse: |config| Ok(Box::new(LorenzoQuant::parse(config)?)),
 };

@@ -13,7 +13,7 @@ use super::DataType::{F32, F64, U16, U32};
 use super::config::{Config, Field, Layout};
 use super::outliers::{Count, Names, Outliers};
 use super::types::{Float, Unsigned};
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::Rule;
@@ -25,8 +25,13 @@ use values::Values;
 const REL: u8 = 1;
 
 /// The stage type.
-pub(super) const TYPE: StageType =
-    StageType { code: 14, name: "quantizer", layout: &LAYOUT, parse: |config| Ok(Box::new(Quantizer::parse(config)?)) };
+pub(super) const TYPE: StageType = StageType {
+    code: 14,
+    name: "quantizer",
+    family: Family::Quantizer,
+    layout: &LAYOUT,
+    parse: |config| Ok(Box::new(Quantizer::parse(config)?)),
+};
 
 const LAYOUT: Layout = Layout {
     sizes: &[28, 36, 48, 52, 56, 72],

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use super::DataType::{self, I8, I16, I32, I64, U8, U16, U32, U64};
 use super::config::{Config, Field, Layout};
-use super::{Context, Stage, StageType, exactly};
+use super::{Context, Family, Stage, StageType, exactly};
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::format::fzm::stream::ByteStream;
@@ -27,8 +27,13 @@ use expand::{Expand, expand};
 use expanded::Expanded;
 
 /// The stage type.
-pub(super) const TYPE: StageType =
-    StageType { code: 5, name: "rle", layout: &LAYOUT, parse: |config| Ok(Box::new(Rle::parse(config)?)) };
+pub(super) const TYPE: StageType = StageType {
+    code: 5,
+    name: "rle",
+    family: Family::Coder,
+    layout: &LAYOUT,
+    parse: |config| Ok(Box::new(Rle::parse(config)?)),
+};
 
 const LAYOUT: Layout = Layout {
     sizes: &[0, 1, 5, 9],

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::block_windows::{BlockWindows, Blockwise};
 use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
@@ -24,7 +24,7 @@ use peaks::{Found, Peaks};
 
 /// Stage type 35.
 pub(super) const TYPE: StageType =
-    StageType { code: 35, name: "roibin_split", layout: &LAYOUT, parse: RoibinSplit::parse };
+    StageType { code: 35, name: "roibin_split", family: Family::Shuffler, layout: &LAYOUT, parse: RoibinSplit::parse };
 
 const LAYOUT: Layout = Layout {
     sizes: &[22],

@@ -20,7 +20,7 @@ use crate::format::fzm::stage::lc::chunks::{Chunks, Coding, Invalid, with_bitmap
 use crate::format::fzm::stage::lc::coders::Sizes;
 use crate::format::fzm::stage::lc::kept_words::{self, Left};
 use crate::format::fzm::stage::scratch::ScratchBuffer;
-use crate::format::fzm::stage::{Context, DataType, Stage, StageType, exactly};
+use crate::format::fzm::stage::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::format::fzm::stream::{ByteStream, Derivation};
 use crate::once::Once;
 
@@ -30,8 +30,13 @@ const CHUNK: usize = 16384;
 const LEVELS: usize = 4;
 
 /// The stage type.
-pub(super) const TYPE: StageType =
-    StageType { code: 18, name: "rze", layout: &LAYOUT, parse: |config| Ok(Box::new(Rze::parse(config)?)) };
+pub(super) const TYPE: StageType = StageType {
+    code: 18,
+    name: "rze",
+    family: Family::Coder,
+    layout: &LAYOUT,
+    parse: |config| Ok(Box::new(Rze::parse(config)?)),
+};
 
 const LAYOUT: Layout = Layout {
     sizes: &[9],

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::array_store::ArrayStore;
 use super::config::{Config, Field, Layout};
 use super::outliers::Sorted;
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::fzm::stream::{ByteStream, Setup};
@@ -24,7 +24,8 @@ use bits::Bits;
 use tree::{Count, Rectangle, Tree, Visit};
 
 /// Stage type 40.
-pub(super) const TYPE: StageType = StageType { code: 40, name: "speck2d", layout: &LAYOUT, parse: Speck2d::parse };
+pub(super) const TYPE: StageType =
+    StageType { code: 40, name: "speck2d", family: Family::Coder, layout: &LAYOUT, parse: Speck2d::parse };
 
 const LAYOUT: Layout = Layout {
     sizes: &[24],

@@ -19,7 +19,7 @@ use super::checkpoints::{Checkpoints, Frontier};
 use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
 use super::types::Float;
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::{to_u64, to_usize};
 use crate::codec::simd_dispatch::run_widest;
 use crate::error::{Error, Result};
@@ -27,11 +27,21 @@ use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 use kernel::{PAD, Window};
 
 /// Stage type 36.
-pub(super) const SZX: StageType =
-    StageType { code: 36, name: "szx", layout: &LAYOUT, parse: |config| SzBlocks::parse(config, Coding::Referenced) };
+pub(super) const SZX: StageType = StageType {
+    code: 36,
+    name: "szx",
+    family: Family::Quantizer,
+    layout: &LAYOUT,
+    parse: |config| SzBlocks::parse(config, Coding::Referenced),
+};
 /// Stage type 37.
-pub(super) const SZP: StageType =
-    StageType { code: 37, name: "szp", layout: &LAYOUT, parse: |config| SzBlocks::parse(config, Coding::Differences) };
+pub(super) const SZP: StageType = StageType {
+    code: 37,
+    name: "szp",
+    family: Family::Quantizer,
+    layout: &LAYOUT,
+    parse: |config| SzBlocks::parse(config, Coding::Differences),
+};
 
 const LAYOUT: Layout = Layout {
     sizes: &[32],

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::DataType::{I16, I32};
 use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::account::decode_budget;
 use crate::bytes::{to_u64, to_usize};
 use crate::codec::simd_dispatch::{SimdLoop, SimdOps, run_widest};
@@ -25,6 +25,7 @@ use shape::{Shape, Target};
 pub(super) const TYPE: StageType = StageType {
     code: 25,
     name: "tiled_lorenzo",
+    family: Family::Predictor,
     layout: &LAYOUT,
     parse: |config| Ok(Box::new(TiledLorenzo::parse(config)?)),
 };
