@@ -13,14 +13,19 @@ use super::block_windows::{BlockWindows, Blockwise};
 use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
 use super::types::{Unsigned, elements};
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::stream::{ByteStream, Derivation};
 
 /// The stage type.
-pub(super) const TYPE: StageType =
-    StageType { code: 19, name: "adm", layout: &LAYOUT, parse: |config| Ok(Box::new(Adm::parse(config)?)) };
+pub(super) const TYPE: StageType = StageType {
+    code: 19,
+    name: "adm",
+    family: Family::Coder,
+    layout: &LAYOUT,
+    parse: |config| Ok(Box::new(Adm::parse(config)?)),
+};
 
 const LAYOUT: Layout =
     Layout { sizes: &[12], fields: &[Field::u8("element_width", 0), Field::zero(1, 3), Field::u64("num_elements", 4)] };

@@ -12,7 +12,7 @@ use super::config::{Config, Field, Layout};
 use super::outliers::{Count, Names, Outliers};
 use super::scratch::ScratchBuffer;
 use super::types::{Element, Float};
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
@@ -21,6 +21,7 @@ use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 pub(super) const TYPE: StageType = StageType {
     code: 33,
     name: "log_transform",
+    family: Family::Shuffler,
     layout: &LAYOUT,
     parse: |config| Ok(Box::new(LogTransform::parse(config)?)),
 };

@@ -16,7 +16,7 @@ use super::block_windows::{BlockWindows, Blockwise};
 use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
 use super::types::elements;
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::{to_u64, to_usize};
 use crate::codec::range_ans::{self, Block, LANES, PAD};
 use crate::error::{Error, Kind, Result};
@@ -26,8 +26,13 @@ use crate::once::Once;
 use header::{Header, Places};
 
 /// The stage type.
-pub(super) const TYPE: StageType =
-    StageType { code: 20, name: "ans", layout: &LAYOUT, parse: |config| Ok(Box::new(Ans::parse(config)?)) };
+pub(super) const TYPE: StageType = StageType {
+    code: 20,
+    name: "ans",
+    family: Family::Coder,
+    layout: &LAYOUT,
+    parse: |config| Ok(Box::new(Ans::parse(config)?)),
+};
 
 const LAYOUT: Layout = Layout {
     sizes: &[12],

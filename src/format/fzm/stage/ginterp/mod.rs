@@ -21,7 +21,7 @@ use std::sync::Arc;
 use super::DataType::{F32, F64, U8, U16, U32};
 use super::config::Config;
 use super::types::Unsigned;
-use super::{Context, DataType, Stage, StageType, exactly};
+use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::stream::ByteStream;
@@ -33,6 +33,7 @@ use spline::{Level, Real, Rules};
 pub(super) const TYPE: StageType = StageType {
     code: 22,
     name: "ginterp",
+    family: Family::Quantizer,
     layout: &layout::ANY,
     parse: |config| Ok(Box::new(GInterp::parse(&config)?)),
 };
