@@ -85,15 +85,15 @@ impl Stage for Tupl {
         let &Self { block, word, dim, .. } = self;
         let part = if block <= WHOLE { block } else { WHOLE.max(dim * PART).next_power_of_two() };
         let windows = BlockWindows::new(input.len(), part, input.unit());
-        let tuples = block / word / dim;
-        let full = if tuples == 0 { 0 } else { input.len() - input.len() % block };
+        let count = block / word / dim;
+        let full = if count == 0 { 0 } else { input.len() - input.len() % block };
         let undo = match word {
             1 => shuffle::undo as fn(usize, &[u8], &mut [u8]),
             2 => undo::<2>,
             4 => undo::<4>,
             _ => undo::<8>,
         };
-        Ok(vec![Arc::new(Tuples { input, block, word, dim, tuples, full, undo, windows })])
+        Ok(vec![Arc::new(Tuples { input, block, word, dim, count, full, undo, windows })])
     }
 }
 
@@ -115,7 +115,7 @@ struct Tuples {
     word: u64,
     dim: u64,
     /// Tuples of a block.
-    tuples: u64,
+    count: u64,
     /// Bytes of all full blocks; those after them are stored as they are.
     full: u64,
     /// Turns fields into tuples of so many words.
@@ -130,7 +130,7 @@ impl Tuples {
         self.input.read(start, &mut stored)?;
         let block = to_usize(self.block, "tupl block")?;
         let dim = to_usize(self.dim, "tupl block")?;
-        let tuples = to_usize(self.tuples * self.dim * self.word, "tupl block")?;
+        let tuples = to_usize(self.count * self.dim * self.word, "tupl block")?;
         let (full, tail) =
             out.split_at_mut(out.len().min(usize::try_from(self.full - start.min(self.full)).unwrap_or(usize::MAX)));
         tail.copy_from_slice(&stored[full.len()..]);
@@ -147,7 +147,7 @@ impl Tuples {
         let (mut at, mut rest) = (start, out);
         while !rest.is_empty() {
             let block = at - at % self.block;
-            let tuples = block + self.tuples * self.dim * self.word;
+            let tuples = block + self.count * self.dim * self.word;
             let end = match at {
                 _ if at >= self.full => self.windows.len(),
                 _ if at < tuples => tuples,
@@ -174,11 +174,11 @@ impl Tuples {
         let field = to_usize(count * self.word, WHAT)?;
         let dim = to_usize(self.dim, WHAT)?;
         let mut fields = ScratchBuffer::new(field * dim)?;
-        if count == self.tuples {
+        if count == self.count {
             self.input.read(block, &mut fields)?;
         } else {
             for (f, own) in (0..).zip(fields.chunks_exact_mut(field)) {
-                self.input.read(block + (f * self.tuples + first) * self.word, own)?;
+                self.input.read(block + (f * self.count + first) * self.word, own)?;
             }
         }
         let skip = to_usize(from - first * tuple, WHAT)?;

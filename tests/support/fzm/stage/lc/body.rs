@@ -130,12 +130,18 @@ pub(super) fn clog(chunk: &[u8], word: usize, flags: bool) -> Vec<u8> {
         .collect();
     let mut out = Bits::default();
     if flags {
-        groups.iter().for_each(|(flag, ..)| out.push(u64::from(*flag), 1));
+        for (flag, ..) in &groups {
+            out.push(u64::from(*flag), 1);
+        }
     }
     out.push(chunk.len() as u64, 16);
-    groups.iter().for_each(|(_, width, _)| out.push(u64::from(*width), 4 + word.ilog2()));
+    for (_, width, _) in &groups {
+        out.push(u64::from(*width), 4 + word.ilog2());
+    }
     for (_, width, words) in &groups {
-        words.iter().for_each(|x| out.push(*x, *width));
+        for x in words {
+            out.push(*x, *width);
+        }
     }
     [out.bytes(), extra.to_vec()].concat()
 }

@@ -34,15 +34,12 @@ impl Gpulz {
         while at < words.len() {
             let length = |by: usize| (at..words.len()).take(most).take_while(|&i| words[i] == words[i - by]).count();
             let best = (1..=at.min(32)).map(|by| (length(by), by)).max_by_key(|&(n, by)| (n, usize::MAX - by));
-            match best.filter(|&(n, _)| n >= shortest) {
-                Some((n, by)) => {
-                    items.push(Item::Match([n as u8, by as u8]));
-                    at += n;
-                }
-                None => {
-                    items.push(Item::Literal(words[at]));
-                    at += 1;
-                }
+            if let Some((n, by)) = best.filter(|&(n, _)| n >= shortest) {
+                items.push(Item::Match([n as u8, by as u8]));
+                at += n;
+            } else {
+                items.push(Item::Literal(words[at]));
+                at += 1;
             }
         }
         items

@@ -72,8 +72,7 @@ impl Coder {
             _ => (30, "hclog", Form::Hclog),
         };
         let chunk = p.one_of("chunk", &[16384, 8192, 4096])?;
-        let default = if form == Form::Rze { 0 } else { 1 };
-        let word = p.take("w", default)?;
+        let word = p.take("w", usize::from(form != Form::Rze))?;
         match (form, word) {
             (Form::Rze, 0) if chunk == 16384 => Ok(Self { kind, name, form: Form::FirstRze, chunk, word: 4 }),
             (_, 1 | 2 | 4 | 8) => Ok(Self { kind, name, form, chunk, word }),
