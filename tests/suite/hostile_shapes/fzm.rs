@@ -1,6 +1,6 @@
 //! Shapes of FZM files.
 
-use crate::{MIB, Refusal, Shape, Want};
+use crate::{MIB, Refusal, Shape, Want, are_sevens};
 
 /// Limit of the work of a request for a piece.
 const PAGE: u64 = 64 * MIB + 256 * MIB;
@@ -177,6 +177,61 @@ pub(crate) const SHAPES: &[Shape] = &[
         want: Want::Refused(Refusal::Corrupt),
     },
     Shape {
+        name: "fzm: a plane of 4 GiB with one code",
+        make: || plane(&one_code(), 1 + 7 * 15),
+        cache: MIB,
+        spill: 0,
+        work: PAGE,
+        want: Want::Right(|at, bytes| is_u32(at, bytes, |i| u32::from(i == (1 << 30) - 1))),
+    },
+    Shape {
+        name: "fzm: a plane of 4 GiB of codes that are one run of bits",
+        make: || {
+            let rle = [&[0][..], &u32::MAX.to_le_bytes()].concat();
+            chain(&[(40, plane_config(u64::from(u32::MAX))), (5, rle)], &run_of_bytes(0xFF, u32::MAX), 4 << 30)
+        },
+        cache: MIB,
+        spill: 0,
+        work: BUILD + 17 * MIB,
+        want: Want::Refused(Refusal::TooLarge),
+    },
+    Shape {
+        name: "fzm: a wavelet transform of 600 MB of one run",
+        make: || wavelet(12_288),
+        cache: 16 * MIB,
+        spill: 64 * MIB,
+        work: MIB,
+        want: Want::Refused(Refusal::NoRoom),
+    },
+    Shape {
+        name: "fzm: a wavelet transform larger than the cache",
+        make: || wavelet(2048),
+        cache: MIB,
+        spill: 64 * MIB,
+        work: 64 * MIB,
+        want: Want::Right(|_, bytes| bytes.iter().all(|&byte| byte == 0)),
+    },
+    Shape {
+        name: "fzm: a block of 8 GiB",
+        make: || {
+            let config =
+                [&[8, 0, 0, 0][..], &[0, 0, 0, 0x80], &(1_u64 << 31).to_le_bytes(), &1_f64.to_le_bytes(), &[0; 8]];
+            chain(&[(36, config.concat())], &[0, 0, 7, 7, 7, 7], 8 << 30)
+        },
+        cache: MIB,
+        spill: 0,
+        work: PAGE,
+        want: Want::Right(are_sevens),
+    },
+    Shape {
+        name: "fzm: 400000 boxes of one element",
+        make: || boxes(400_000),
+        cache: 16 * MIB,
+        spill: 0,
+        work: PAGE,
+        want: Want::Refused(Refusal::TooLarge),
+    },
+    Shape {
         name: "fzm: partitions with bits and no cells",
         make: || include_bytes!("../../data/broken/fzm/fz-mut3708.fzm").to_vec(),
         cache: MIB,
@@ -251,6 +306,43 @@ fn lc_zeros(ty: u16, word: u8) -> Vec<u8> {
 /// A run of `n` sevens.
 fn sevens(n: u64) -> Vec<u8> {
     runs(&[(7, (n / 2) as u32), (7, (n - n / 2) as u32)])
+}
+
+/// A run of `n` bytes `value`, as the stored stream of an RLE of bytes.
+fn run_of_bytes(value: u8, n: u32) -> Vec<u8> {
+    [&1_u32.to_le_bytes()[..], &[value, 0, 0, 0], &n.to_le_bytes()].concat()
+}
+
+/// SPECK2D of 2^15 x 2^15 codes of one bit, with so many bits of the tree.
+fn plane_config(bits: u64) -> Vec<u8> {
+    [&[1_u32 << 15, 1 << 15, 0, 0].map(u32::to_le_bytes).concat()[..], &bits.to_le_bytes()].concat()
+}
+
+fn plane(stored: &[u8], bits: u64) -> Vec<u8> {
+    chain(&[(40, plane_config(bits))], stored, 4 << 30)
+}
+
+/// The tree of a plane whose last element is 1: on each level the node with that, and the three others.
+fn one_code() -> Vec<u8> {
+    let mut bits = vec![1];
+    (0..15).for_each(|_| bits.extend([1, 0, 1, 0, 1, 0, 1]));
+    bits.push(0);
+    bits.chunks(8).map(|byte| byte.iter().rev().fold(0, |sum, bit| sum << 1 | bit)).collect()
+}
+
+/// A wavelet transform of `n` x `n` zeros.
+fn wavelet(n: u32) -> Vec<u8> {
+    let config = [&[8, 2, 0, 0][..], &[n, n, 1].map(u32::to_le_bytes).concat()].concat();
+    let rle = [&[0][..], &(4 * n * n).to_le_bytes()].concat();
+    chain(&[(39, config), (5, rle)], &run_of_bytes(0, 4 * n * n), 4 * u64::from(n) * u64::from(n))
+}
+
+/// A field of one element under `n` boxes of one.
+fn boxes(n: u32) -> Vec<u8> {
+    let mut config = [1, 1, 1, n].map(u32::to_le_bytes).concat();
+    config.extend([0, 0, 1, 0, 8, 0]);
+    let stage = Stage { kind: 35, input: 9, outputs: vec![0, 1, 2], config };
+    file(&[stage], &[vec![0; 4 * n as usize], vec![0; 4], vec![0; 8 * n as usize]], 4)
 }
 
 fn lorenzo(n: u64) -> Vec<u8> {

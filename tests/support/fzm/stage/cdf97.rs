@@ -230,10 +230,12 @@ impl Correct {
         let dims = p.dims(&inputs[0].shape)?.xyz.map(|n| n as usize);
         let bound = f64::from(p.take("eb", 1e-4)? as f32);
         match (inputs, dims) {
-            ([field, codes], [x, y, 1]) if (field.dtype, codes.dtype) == (Dtype::F32, Dtype::I32) && x * y > 0 => {
+            ([field, codes], [x, y, 1])
+                if (field.dtype, codes.dtype.signed()) == (Dtype::F32, Dtype::I32) && x * y > 0 =>
+            {
                 Ok(Self { dims: [x, y], bound })
             }
-            _ => Err("reads a plane of f32, and its codes of i32".into()),
+            _ => Err("reads a plane of f32, and its codes of 32 bits".into()),
         }
     }
 

@@ -25,8 +25,6 @@ pub(super) struct Factors<T> {
 pub(super) trait Sample: Float {
     /// The factors, as the bits that the library's constants have.
     const FACTORS: Factors<Self>;
-    /// `self * factor + more`, rounded once.
-    fn fused(self, factor: Self, more: Self) -> Self;
     /// The number with the other sign.
     fn negative(self) -> Self;
 }
@@ -42,11 +40,6 @@ macro_rules! samples {
                 eps: <$ty>::from_bits($eps),
                 inverse: <$ty>::from_bits($inverse),
             };
-
-            #[inline(always)]
-            fn fused(self, factor: Self, more: Self) -> Self {
-                self.mul_add(factor, more)
-            }
 
             #[inline(always)]
             fn negative(self) -> Self {
@@ -81,10 +74,10 @@ impl<T: Sample> SimdLoop for Inverse<'_, T> {
         for own in &mut *odd {
             *own = *own * scale;
         }
-        step_even(even, odd, lines, |own, sum| own.fused(inverse, (sum * delta).negative()));
-        step_odd(odd, even, lines, |own, sum| sum.fused(gamma.negative(), own));
-        step_even(even, odd, lines, |own, sum| sum.fused(beta.negative(), own));
-        step_odd(odd, even, lines, |own, sum| sum.fused(alpha.negative(), own));
+        step_even(even, odd, lines, |own, sum| own.times_plus(inverse, (sum * delta).negative()));
+        step_odd(odd, even, lines, |own, sum| sum.times_plus(gamma.negative(), own));
+        step_even(even, odd, lines, |own, sum| sum.times_plus(beta.negative(), own));
+        step_odd(odd, even, lines, |own, sum| sum.times_plus(alpha.negative(), own));
     }
 }
 

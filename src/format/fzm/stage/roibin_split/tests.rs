@@ -50,16 +50,10 @@ fn fields_of_every_shape_decode_as_specified() {
 
 #[test]
 fn configurations_and_ports_that_do_not_fit_are_refused() {
-    assert_eq!(
-        parse_error(35, &config([1, 1, 1], 0, 0, 0, 8)),
-        "must not be 0 (stage 0 (roibin_split): bin_size, at byte 0x112)"
-    );
-    assert_eq!(
-        parse_error(35, &config([1, 0, 1], 0, 0, 1, 8)),
-        "must not be 0 (stage 0 (roibin_split): dim_y, at byte 0x104)"
-    );
+    assert_eq!(parse_error(35, &config([1, 1, 1], 0, 0, 0, 8)), "must not be 0 (bin_size, at byte 0x112)");
+    assert_eq!(parse_error(35, &config([1, 0, 1], 0, 0, 1, 8)), "must not be 0 (dim_y, at byte 0x104)");
     let e = parse_error(35, &config([1, 1, 1], 0, 0, 1, 6));
-    assert!(e.starts_with("element type int32 is unknown to fzmfs"), "{e}");
+    assert_eq!(e, "element type int32 is unknown (type, at byte 0x114)");
     let error =
         |config: &[u8], roi, bg, peaks| inverse_error(35, config, &[&vec![0; roi], &vec![0; bg], &vec![0; peaks]]);
     let own = config([3, 3, 1], 1, 1, 2, 8);

@@ -248,8 +248,9 @@ impl ByteStream for Plane {
             dst.fill(0);
             return Ok(());
         };
-        // Each bit of the stream gives at most one code.
-        let limit = self.cx.build_limit(self.len().min(self.input.len().saturating_mul(8 * RECORD)));
+        // Each bit of the stream gives at most one code; what does not fit the account is not kept.
+        let room = self.cx.account.memory().total().saturating_add(self.cx.account.disk().total());
+        let limit = self.cx.build_limit(self.len().min(self.input.len().saturating_mul(8 * RECORD)).min(room));
         match self.codes.build(&self.cx.account, limit, || self.decode(top))? {
             Codes::Array(array) => array.read(at, dst),
             Codes::List(list) => {

@@ -111,14 +111,8 @@ fn a_plane_larger_than_memory_decodes_in_a_file() {
 
 #[test]
 fn configurations_that_make_no_sense_are_refused() {
-    assert_eq!(
-        parse_error(40, &config(0, 1, 0, 0)),
-        "a plane without elements (stage 0 (speck2d): dim_x, at byte 0x100)"
-    );
-    assert_eq!(
-        parse_error(40, &config(1, 1, 32, 0)),
-        "32 is not a bit of 32 (stage 0 (speck2d): top_bit, at byte 0x108)"
-    );
+    assert_eq!(parse_error(40, &config(0, 1, 0, 0)), "a plane without elements (dim_x, at byte 0x100)");
+    assert_eq!(parse_error(40, &config(1, 1, 32, 0)), "32 is not a bit of 32 (top_bit, at byte 0x108)");
     let e = parse_error(40, &config(1 << 16, 1 << 15, 0, 0));
-    assert!(e.starts_with("a plane of 65536 x 32768 elements is unknown to fzmfs"), "{e}");
+    assert_eq!(e, "a plane of 65536 x 32768 elements is unknown (dim_x, at byte 0x100)");
 }

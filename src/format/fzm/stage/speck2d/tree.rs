@@ -126,8 +126,10 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Nodes whose work is charged together, at a byte each.
-const CHARGED: u64 = 1 << 14;
+/// Nodes whose work is charged together.
+const CHARGED: u64 = 1 << 12;
+/// Bytes that are decoded elsewhere in the time of a node.
+const COST: u64 = 32;
 
 struct Walk<'a> {
     /// The next node of each level.
@@ -141,7 +143,7 @@ impl Walk<'_> {
         let Some(bits) = self.levels.get_mut(level) else { return Ok(()) };
         self.nodes += 1;
         if self.nodes.is_multiple_of(CHARGED) {
-            decode_budget::charge(CHARGED)?;
+            decode_budget::charge(CHARGED * COST)?;
         }
         let within = |e: Error| e.within(format!("node {} x {} at {}, {}", node.w, node.h, node.x, node.y));
         let zeros = bits.zeros(above + 1).map_err(within)?;

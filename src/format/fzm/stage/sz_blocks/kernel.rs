@@ -96,7 +96,22 @@ impl Codes<'_> {
         for group in out.chunks_mut(GROUP) {
             let Some(bytes) = self.bytes.get(at..).and_then(<[u8]>::first_chunk::<{ 64 + 16 }>) else { return false };
             let mut codes = [0; GROUP];
-            if width + 7 <= 64 {
+            if width + 7 <= 32 {
+                // In two steps, so that the second one becomes vector operations.
+                let mut short = [0_u32; GROUP];
+                for (code, (byte, _)) in short.iter_mut().zip(places) {
+                    *code = short_word(bytes, byte);
+                }
+                for (code, (_, shift)) in short.iter_mut().zip(places) {
+                    *code = *code >> shift & mask as u32;
+                }
+                if let Some(own) = group.first_chunk_mut::<GROUP>() {
+                    *own = short.map(|code| low(code.into()));
+                    at += width;
+                    continue;
+                }
+                codes = short.map(u64::from);
+            } else if width + 7 <= 64 {
                 for (code, (byte, shift)) in codes.iter_mut().zip(places) {
                     *code = word(bytes, byte) >> shift & mask;
                 }
@@ -113,6 +128,14 @@ impl Codes<'_> {
         }
         true
     }
+}
+
+/// Four bytes of a group from byte `at`, which is at most 72.
+#[inline(always)]
+fn short_word(bytes: &[u8; 80], at: usize) -> u32 {
+    let mut own = [0; 4];
+    own.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(own)
 }
 
 /// Eight bytes of a group from byte `at`, which is at most 72.
@@ -136,7 +159,7 @@ fn offsets<T: Float>(codes: Codes, bound: f64, reference: T, out: &mut [u8]) -> 
             if !codes.unpack(k * TILE, &mut tile[..n], |code| code as u32) {
                 return false;
             }
-            for (own, code) in out.chunks_exact_mut(T::SIZE).zip(tile) {
+            for (own, &code) in out.chunks_exact_mut(T::SIZE).zip(&tile) {
                 value(f64::from(code.unzigzag() as i32)).put(own);
             }
         } else {
@@ -144,7 +167,7 @@ fn offsets<T: Float>(codes: Codes, bound: f64, reference: T, out: &mut [u8]) -> 
             if !codes.unpack(k * TILE, &mut tile[..n], |code| code) {
                 return false;
             }
-            for (own, code) in out.chunks_exact_mut(T::SIZE).zip(tile) {
+            for (own, &code) in out.chunks_exact_mut(T::SIZE).zip(&tile) {
                 value(code.unzigzag() as i64 as f64).put(own);
             }
         }
