@@ -52,8 +52,9 @@ fn store(states: &mut [u32; HALF], v: __m512i) {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn store_bytes(bytes: &mut [u8; HALF], v: __m512i) {
+    let low = _mm512_cvtepi32_epi8(v);
     // SAFETY: 16 bytes are writable; the store needs no alignment.
-    unsafe { _mm_storeu_si128(bytes.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(v)) }
+    unsafe { _mm_storeu_si128(bytes.as_mut_ptr().cast(), low) }
 }
 
 /// The slots of the states.

@@ -217,13 +217,13 @@ fn entropy_coder(flow: Flow, c: &mut Choices) -> Option<(String, Flow)> {
     let coded = Flow { dtype: Dtype::Opaque, whole: true, below: 256, array: false };
     Some(match (c.pick(&[0, 1, 2]), flow.dtype) {
         (0, Dtype::F32) if flow.whole => ("log_transform".into(), Flow { below: u64::MAX, ..flow }),
-        (0 | 1, Dtype::F32 | Dtype::F64) if flow.array => ginterp(flow, c),
+        (0 | 1, Dtype::F32 | Dtype::F64) if flow.array => ginterp(c),
         (0, Dtype::U16 | Dtype::U32) if flow.whole => (format!("adm:t={}", flow.dtype.name()), coded),
         _ => ("ans".into(), coded),
     })
 }
 
-fn ginterp(flow: Flow, c: &mut Choices) -> (String, Flow) {
+fn ginterp(c: &mut Choices) -> (String, Flow) {
     let code = c.pick(&[Dtype::U8, Dtype::U16, Dtype::U32]);
     let flags = |c: &mut Choices| c.pick(&["0000", "1100", "1111", "0110", "1001"]);
     let (md, natural, reverse) = (flags(c), flags(c), flags(c));

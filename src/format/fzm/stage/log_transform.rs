@@ -1,4 +1,4 @@
-//! LogTransform (type 33): floats as the logarithm of their magnitude and a bitmap of signs.
+//! `LogTransform` (type 33): floats as the logarithm of their magnitude and a bitmap of signs.
 //!
 //! Reference: sections 33 and 8 (exp2). Zeros, infinities, NaNs and values that the logarithm would change too much are
 //! outliers, stored as they are.

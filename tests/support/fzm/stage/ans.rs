@@ -59,7 +59,7 @@ impl Stage for Ans {
             .u32(blocks.len() as u32)
             .u32(input.len() as u32)
             .u32(words.len() as u32 / 2)
-            .u32(0xA5A5_A5A0 | 10)
+            .u32(0xA5A5_A5AA)
             .0;
         stream.resize(32, JUNK);
         stream.extend(weights.iter().flat_map(|&weight| (weight as u16).to_le_bytes()));

@@ -1,4 +1,4 @@
-//! GInterp (type 22): splines between the values of ever finer grids, and codes for what they miss.
+//! `GInterp` (type 22): splines between the values of ever finer grids, and codes for what they miss.
 
 use std::borrow::Cow;
 
@@ -84,11 +84,11 @@ impl GInterp {
         let [nx, ny, nz] = self.splines.dims;
         let (mut places, mut next, mut anchors) = (vec![0; self.count()], 0, 0);
         for level in (0..=4).rev() {
-            for at in 0..self.count() {
+            for (at, place) in places.iter_mut().enumerate() {
                 let [x, y, z] = [at % nx, at / nx % ny, at / nx / ny];
                 let finest = [x, y, z].map(|n| n.trailing_zeros().min(4)).into_iter().min();
                 if finest == Some(level) {
-                    places[at] = next;
+                    *place = next;
                     next += 1;
                 }
             }

@@ -1,4 +1,4 @@
-//! LogTransform (type 33): the logarithm of every magnitude, and a bitmap of signs.
+//! `LogTransform` (type 33): the logarithm of every magnitude, and a bitmap of signs.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! The predictions of GInterp, level by level and pass by pass over a whole array.
+//! The predictions of `GInterp`, level by level and pass by pass over a whole array.
 
 use crate::elements::Real;
 

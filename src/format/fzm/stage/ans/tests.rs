@@ -73,8 +73,8 @@ fn streams_that_contradict_themselves_are_refused() {
     assert_eq!(with(8, 9999), "9999 in the stream, 10000 in the configuration (ans decoded size)");
     assert_eq!(with(16, 11), "not supported: a table of 11 bits (ans probability bits)");
     assert_eq!(with(32, 1024), "the weights do not add up to 1024 (ans weights)");
-    assert_eq!(with(table, 4095 << 16), "4095 bytes, but the block has 4096 (block 0: ans block table)");
-    assert_eq!(with(table, 4096 << 16 | 4097), "4097 words for 4096 bytes (block 0: ans block table)");
+    assert_eq!(with(table, 0x0FFF_0000), "4095 bytes, but the block has 4096 (block 0: ans block table)");
+    assert_eq!(with(table, 0x1000_1001), "4097 words for 4096 bytes (block 0: ans block table)");
     let e = with(table + 4, u32::MAX);
     assert!(e.starts_with("ends at word 42949") && e.ends_with("(block 0: ans block table)"), "{e}");
     let e = with(12, u32::MAX);

@@ -1,5 +1,6 @@
 use fzm_writer::{Dtype, field};
 
+use super::spline::Case::{Back, Before, Cubic, Front, Linear};
 use super::spline::{Case, Spline, between};
 use crate::format::fzm::stage::testing::{coded_array, inverse, inverse_error, parse_error, round_trip};
 
@@ -41,7 +42,6 @@ fn a_layer_of_tiles_larger_than_a_band_is_read_as_bricks() {
 fn the_case_of_an_element_follows_from_its_neighbors() {
     let cases =
         |n: usize, unit: usize| -> Vec<Case> { (unit..n).step_by(2 * unit).map(|c| Case::of(c, n, unit)).collect() };
-    use Case::{Back, Before, Cubic, Front, Linear};
     assert_eq!(cases(17, 1), [Front, Cubic, Cubic, Cubic, Cubic, Cubic, Cubic, Back]);
     assert_eq!((cases(17, 8), cases(17, 4), cases(16, 4)), (vec![Linear], vec![Front, Back], vec![Linear, Before]));
     assert_eq!(
