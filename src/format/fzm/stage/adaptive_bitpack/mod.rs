@@ -4,6 +4,7 @@
 //! all lie in front of them: the first read computes the start of every 128th block.
 #![forbid(unsafe_code)]
 
+mod batch;
 mod planes;
 
 use std::sync::Arc;

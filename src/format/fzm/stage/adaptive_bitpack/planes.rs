@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "the parts of a kernel become part of what runs it")]
 
+use super::batch;
 use crate::codec::simd_dispatch::{SimdLoop, SimdOps};
 
 /// What is the same for all blocks.
@@ -22,13 +23,13 @@ pub(super) struct Planes {
 
 /// How a block is stored.
 #[derive(Debug, Clone, Copy)]
-struct Form {
+pub(super) struct Form {
     /// Planes of magnitudes.
-    rate: usize,
+    pub(super) rate: usize,
     /// Bytes of the magnitude of the first element, if it is stored apart; otherwise 0.
-    head: usize,
+    pub(super) head: usize,
     /// All bytes.
-    cost: usize,
+    pub(super) cost: usize,
 }
 
 impl Planes {
@@ -62,8 +63,9 @@ impl Planes {
         Ok(sum)
     }
 
+    /// The form of a block with this `metadata`.
     #[inline(always)]
-    fn form(&self, metadata: &[u8]) -> Form {
+    pub(super) fn form(&self, metadata: &[u8]) -> Form {
         let rate = usize::from(metadata[0]);
         let selector = metadata.get(1).copied().unwrap_or(0);
         if selector & 1 == 0 {
@@ -86,27 +88,41 @@ impl SimdLoop for Unpack<'_> {
     type Output = bool;
 
     #[inline(always)]
-    fn run(self, _: impl SimdOps) -> bool {
+    fn run(self, vectors: impl SimdOps) -> bool {
         let Self { planes, metadata, mut payload, out } = self;
-        let metadata = metadata.chunks_exact(planes.metadata());
-        for (own, out) in metadata.zip(out.chunks_mut(planes.block * planes.size)) {
-            let form = planes.form(own);
-            let Some((bytes, rest)) = payload.split_at_checked(form.cost) else { return false };
-            payload = rest;
-            let fits = match (form.cost, planes.size) {
-                (0, _) => {
-                    out.fill(0);
-                    true
-                }
-                (_, 2) => elements::<2>(form, planes.word, bytes, out),
-                _ => elements::<4>(form, planes.word, bytes, out),
+        // Without lines, everything is done block by block.
+        let blocks = batch::blocks(&planes).unwrap_or(64);
+        let batches =
+            metadata.chunks(blocks * planes.metadata()).zip(out.chunks_mut(blocks * planes.block * planes.size));
+        for (metadata, out) in batches {
+            let is_line = batch::blocks(&planes).is_some() && out.len() == blocks * planes.block * planes.size;
+            let used = match if is_line { batch::unpack(vectors, &planes, metadata, payload, out) } else { None } {
+                Some(used) => Some(used),
+                None => one_by_one(&planes, metadata, payload, out),
             };
-            if !fits {
-                return false;
-            }
+            let Some(rest) = used.and_then(|used| payload.get(used..)) else { return false };
+            payload = rest;
         }
         true
     }
+}
+
+/// Fills `out` with the elements of blocks, and returns their bytes.
+#[inline(always)]
+fn one_by_one(planes: &Planes, metadata: &[u8], payload: &[u8], out: &mut [u8]) -> Option<usize> {
+    let mut rest = payload;
+    let metadata = metadata.chunks_exact(planes.metadata());
+    for (own, out) in metadata.zip(out.chunks_mut(planes.block * planes.size)) {
+        let form = planes.form(own);
+        let (bytes, after) = rest.split_at_checked(form.cost)?;
+        rest = after;
+        match (form.cost, planes.size) {
+            (0, _) => out.fill(0),
+            (_, 2) => elements::<2>(form, planes.word, bytes, out)?,
+            _ => elements::<4>(form, planes.word, bytes, out)?,
+        }
+    }
+    Some(payload.len() - rest.len())
 }
 
 /// Elements that are decoded together: the bits of a word.
@@ -124,10 +140,10 @@ const BITS: [u32; GROUP] = {
 
 /// Fills `out` with the elements of one block, of which `bytes` are all.
 #[inline(always)]
-fn elements<const SIZE: usize>(form: Form, word: usize, bytes: &[u8], out: &mut [u8]) -> bool {
-    let Some((head, planes)) = bytes.split_at_checked(form.head) else { return false };
-    let Some((signs, planes)) = planes.split_at_checked(word) else { return false };
-    let first = head.iter().rev().fold(0, |value, byte| value << 8 | u32::from(*byte));
+fn elements<const SIZE: usize>(form: Form, word: usize, bytes: &[u8], out: &mut [u8]) -> Option<()> {
+    let (head, planes) = bytes.split_at_checked(form.head)?;
+    let (signs, planes) = planes.split_at_checked(word)?;
+    let first = little(head);
     for (at, out) in (0..word).step_by(4).zip(out.chunks_mut(GROUP * SIZE)) {
         let mut magnitudes = [0; GROUP];
         for (plane, value) in planes.chunks_exact(word).zip(0..u32::BITS) {
@@ -142,7 +158,7 @@ fn elements<const SIZE: usize>(form: Form, word: usize, bytes: &[u8], out: &mut 
             _ => store(out, magnitudes.map(u32::to_le_bytes)),
         }
     }
-    true
+    Some(())
 }
 
 /// Adds `value` where a bit is set.
@@ -187,6 +203,12 @@ fn word_at(plane: &[u8], at: usize) -> u32 {
     let Some(bytes) = plane.get(at..) else { return 0 };
     match bytes.first_chunk() {
         Some(bytes) => u32::from_le_bytes(*bytes),
-        None => bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte)),
+        None => little(bytes),
     }
+}
+
+/// The number in up to four bytes.
+#[inline(always)]
+pub(super) fn little(bytes: &[u8]) -> u32 {
+    bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte))
 }

@@ -217,8 +217,19 @@ impl<const SIZE: usize> SimdLoop for SumUp<'_, SIZE> {
                 }
             }
         }
-        vectors.running_sums(sums, tx);
+        match tx {
+            4 => sums.as_chunks_mut::<4>().0.iter_mut().for_each(sum_row),
+            _ => vectors.running_sums(sums, tx),
+        }
     }
+}
+
+/// Replaces a short row by its sums.
+#[inline(always)]
+fn sum_row([a, b, c, d]: &mut [i32; 4]) {
+    let front = a.wrapping_add(*b);
+    (*c, *d) = (front.wrapping_add(*c), front.wrapping_add(c.wrapping_add(*d)));
+    *b = front;
 }
 
 impl Untiled {
@@ -315,16 +326,30 @@ impl<'a, I: Iterator<Item = &'a [i32]>> SimdLoop for Rows<'_, I> {
 
     #[inline(always)]
     fn run(self, _: impl SimdOps) {
-        let Self { rows, mut skip, size, mut out } = self;
+        match self.size {
+            2 => self.write(|sum| (sum as u16).to_le_bytes()),
+            _ => self.write(i32::to_le_bytes),
+        }
+    }
+}
+
+impl<'a, I: Iterator<Item = &'a [i32]>> Rows<'_, I> {
+    #[inline(always)]
+    fn write<const SIZE: usize>(self, bytes: impl Fn(i32) -> [u8; SIZE]) {
+        let Self { rows, mut skip, out, .. } = self;
+        let (mut out, _) = out.as_chunks_mut::<SIZE>();
         for row in rows {
             let row = &row[std::mem::take(&mut skip).min(row.len())..];
-            let n = (row.len() * size).min(out.len());
-            let (own, rest) = out.split_at_mut(n);
+            let (own, rest) = out.split_at_mut(row.len().min(out.len()));
             out = rest;
-            if size == 2 {
-                own.as_chunks_mut().0.iter_mut().zip(row).for_each(|(out, sum)| *out = (*sum as u16).to_le_bytes());
+            // Rows of the usual tiles are too short for a loop.
+            if let (Ok(row), Ok(own)) = (<&[i32; 8]>::try_from(row), <&mut [[u8; SIZE]; 8]>::try_from(&mut *own)) {
+                *own = row.map(&bytes);
+            } else if let (Ok(row), Ok(own)) = (<&[i32; 4]>::try_from(row), <&mut [[u8; SIZE]; 4]>::try_from(&mut *own))
+            {
+                *own = row.map(&bytes);
             } else {
-                own.as_chunks_mut().0.iter_mut().zip(row).for_each(|(out, sum)| *out = sum.to_le_bytes());
+                own.iter_mut().zip(row).for_each(|(own, sum)| *own = bytes(*sum));
             }
         }
     }
