@@ -137,6 +137,9 @@ fn stage(flow: Flow, c: &mut Choices) -> (String, Flow) {
     if let Some(found) = entropy_coder(flow, c) {
         return found;
     }
+    if let Some(own) = in_blocks(flow, c) {
+        return own;
+    }
     match (c.pick(&[0_u8, 1, 2, 3, 4, 5, 6, 7, 8, 9]), dtype) {
         (0..=3, F32 | F64) => lorenzo_quant(flow, c),
         (4 | 5, F32 | F64) => quantizer(flow, c),
@@ -236,6 +239,35 @@ fn ginterp(c: &mut Choices) -> (String, Flow) {
     (text, Flow { dtype: code, whole: true, below: 256, array: false })
 }
 
+/// A stage that codes blocks, tiles or chunks, now and then.
+fn in_blocks(flow: Flow, c: &mut Choices) -> Option<(String, Flow)> {
+    use Dtype::{I16, I32, U8, U16};
+    let bytes = Flow { dtype: U8, whole: true, below: 256, array: false };
+    let select = |c: &mut Choices| if c.often(128) { ",select=1" } else { "" };
+    let t = flow.dtype.name();
+    match (c.pick(&[0_u8, 1, 2, 3, 4, 5, 6, 7]), flow.dtype) {
+        (0 | 1, I16 | I32) => {
+            let block = c.pick(&[32, 64, 0, 1, 33, 1000]);
+            Some((format!("adaptive_bitpack:t={t},block={block}{}", select(c)), bytes))
+        }
+        (2, I16 | I32) if flow.array => {
+            let tile = c.pick(&["", ",tile=4x4x4", ",tile=16x64", ",tile=2x3x5", ",tile=31"]);
+            Some((format!("tiled_lorenzo:t={t}{tile}"), Flow { array: false, whole: true, below: u64::MAX, ..flow }))
+        }
+        (2, I16 | I32) => {
+            let tile = c.pick(&["", ",tile=1", ",tile=5"]);
+            Some((format!("tiled_lorenzo:t={t},shape=none{tile}"), Flow { whole: true, below: u64::MAX, ..flow }))
+        }
+        (3, I16 | I32) => {
+            let tile = c.pick(&[8, 1, 32]);
+            let text = format!("adaptive_lorenzo:t={t},tile={tile}{}", select(c));
+            Some((text, Flow { below: u64::MAX, ..flow }))
+        }
+        (0..=2, U16) if flow.whole => Some((format!("bitplane_rze:order={}", c.pick(&[0, 1, 77])), bytes)),
+        _ => None,
+    }
+}
+
 fn lorenzo_quant(flow: Flow, c: &mut Choices) -> (String, Flow) {
     let code = match (flow.dtype, c.often(64)) {
         (Dtype::F32, true) => Dtype::U8,
@@ -310,6 +342,8 @@ fn describe(sources: &[Data], choices: Vec<u8>) -> String {
     let mut c = Choices(choices.into_iter());
     let mut stages: Vec<String> = Vec::new();
     let mut ports: Vec<(usize, &str, Dtype)> = Vec::new();
+    // Outputs that no stage reads yet.
+    let mut ends: Vec<String> = Vec::new();
     for source in sources {
         let mut flow = Flow { dtype: source.dtype, whole: source.ragged == 0, below: u64::MAX, array: true };
         let length = c.pick(&[1, 2, 3, 4]);
@@ -338,15 +372,20 @@ fn describe(sources: &[Data], choices: Vec<u8>) -> String {
                 let second = if text.starts_with("ginterp") { ("anchor", flow.dtype) } else { ("signs", Dtype::U8) };
                 let outliers = [("outlier_vals", flow.dtype), ("outlier_idxs", Dtype::U32)];
                 ports.extend(outliers.into_iter().chain([second]).map(|(port, dtype)| (number, port, dtype)));
+            } else if text.starts_with("adaptive_lorenzo") {
+                ports.extend([(number, "modes", Dtype::U8), (number, "means", flow.dtype)]);
             } else if text.starts_with("quantizer") && !text.contains("inplace") && !text.contains("linear") {
                 ports.extend([(number, "outlier_vals", flow.dtype), (number, "outlier_idxs", Dtype::U32)]);
             }
             stages.push(text);
             flow = next;
         }
+        ends.push((stages.len() - 1).to_string());
     }
     for (number, port, dtype) in ports {
-        if c.often(50) && stages.len() < 12 {
+        if c.often(100) {
+            ends.push(format!("{number}.{port}"));
+        } else if c.often(50) && stages.len() < 12 {
             let mut flow = Flow { dtype, whole: true, below: u64::MAX, array: false };
             for k in 0..c.pick(&[1, 2]) {
                 let (mut text, next) = stage(flow, &mut c);
@@ -357,9 +396,28 @@ fn describe(sources: &[Data], choices: Vec<u8>) -> String {
                 stages.push(text);
                 flow = next;
             }
+            ends.push((stages.len() - 1).to_string());
         }
     }
+    merges(&mut stages, ends, &mut c);
     stages.join(",")
+}
+
+/// Adds stages that read several of `ends`.
+fn merges(stages: &mut Vec<String>, mut ends: Vec<String>, c: &mut Choices) {
+    while ends.len() > 1 && stages.len() < 14 && c.often(90) {
+        let count = c.pick(&[2, 3, 4, 8, 1]).min(ends.len());
+        let first = c.pick(&[0, 1, 2]).min(ends.len() - count);
+        let own: Vec<String> = ends.drain(first..first + count).collect();
+        stages.push(format!("merge:names={},from={}", u8::from(c.often(128) && count < 4), own.join("+")));
+        let mut flow = Flow { dtype: Dtype::Opaque, whole: true, below: 256, array: false };
+        for _ in 0..c.pick(&[0, 1, 2]) {
+            let (text, next) = stage(flow, c);
+            stages.push(text);
+            flow = next;
+        }
+        ends.push((stages.len() - 1).to_string());
+    }
 }
 
 prop_compose! {
@@ -451,6 +509,8 @@ pub(crate) fn difference(dtype: Dtype, loose: bool, got: &[u8], want: &[u8]) -> 
 /// A file of the tree and its expected content.
 struct Expected<'a> {
     path: String,
+    /// Its place among files of the same name.
+    place: usize,
     dtype: Dtype,
     bytes: &'a [u8],
 }
@@ -465,19 +525,21 @@ fn expected<'a>(case: &Case, run: &'a Run<'_>, restored: &'a BTreeMap<u16, Vec<u
     let mut sources = 0;
     for (row, step) in steps.iter().enumerate() {
         let folder = format!("stages/{row:02}-{}", step.name);
-        let read = step.inputs[0];
-        let input = names.get(&read).copied().unwrap_or("input");
         let mut expect = |path: String, id: u16| {
-            out.push(Expected { path, dtype: dtypes[&id], bytes: &restored[&id] });
+            let place = out.iter().filter(|other: &&Expected| other.path == path).count();
+            out.push(Expected { path, place, dtype: dtypes[&id], bytes: &restored[&id] });
         };
-        // A redundant branch decodes to the same bytes.
-        expect(format!("{folder}/in/{input}.raw"), read);
+        for input in &step.inputs {
+            let name = names.get(input).copied().unwrap_or("input");
+            // A redundant branch decodes to the same bytes.
+            expect(format!("{folder}/in/{name}.raw"), *input);
+        }
         for (id, name, _) in &step.outputs {
             expect(format!("{folder}/out/{name}.raw"), *id);
         }
-        if !names.contains_key(&read) {
+        if !names.contains_key(&step.inputs[0]) {
             let name = if sources == 0 { "data.raw".into() } else { format!("source{sources}.raw") };
-            expect(name, read);
+            expect(name, step.inputs[0]);
             sources += 1;
         }
     }
@@ -505,7 +567,7 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
         for want in &expected {
             let file = tree.get(&want.path).ok_or_else(|| TestCaseError::fail(format!("no {}", want.path)))?;
             let fail = |e| TestCaseError::fail(format!("{}: {e}", want.path));
-            let view = View::new(&file[0].content, &Plain).map_err(fail)?;
+            let view = View::new(&file[want.place].content, &Plain).map_err(fail)?;
             prop_assert_eq!(view.len(), want.bytes.len() as u64, "length of {}", want.path);
             let mut got = vec![0xAA; want.bytes.len()];
             view.read(0, &mut got, &Plain).map_err(fail)?;

@@ -301,7 +301,9 @@ impl Pipeline {
     fn check_lengths(&self) -> Result<()> {
         let sizes = &self.header.source_sizes;
         let mut failure = None;
-        for (n, (stage, inverse)) in self.sources().enumerate() {
+        // Padding that such a stage does not store is missing in front of it too.
+        let may_be_shorter = self.stages.iter().any(|stage| stage.has_own_length());
+        for (n, (_, inverse)) in self.sources().enumerate() {
             let buffer = match inverse {
                 Ok(buffer) => buffer,
                 Err(e) => {
@@ -310,7 +312,6 @@ impl Pipeline {
                 }
             };
             let len = buffer.stream.len();
-            let may_be_shorter = self.stages.get(stage).is_some_and(|stage| stage.has_own_length());
             // A partial element at the end may be lost.
             let fits = |size: u64| {
                 size.checked_sub(len).is_some_and(|lost| may_be_shorter || lost < to_u64(buffer.data_type.size()))

@@ -3,7 +3,7 @@
 use crate::{MIB, Refusal, Shape, Want, are_sevens};
 
 /// Limit of the work of a request for a piece.
-const PAGE: u64 = 64 * MIB + 256 * MIB;
+pub(crate) const PAGE: u64 = 64 * MIB + 256 * MIB;
 /// Limit of the work for a value that is kept.
 const BUILD: u64 = 4096 * MIB;
 
@@ -270,13 +270,13 @@ const LORENZO: u64 = 1 << 22;
 const CHUNK: u64 = 1 << 28;
 const OUTLIERS: u32 = 600_000;
 
-fn is_u32(at: u64, bytes: &[u8], want: impl Fn(u64) -> u32) -> bool {
+pub(crate) fn is_u32(at: u64, bytes: &[u8], want: impl Fn(u64) -> u32) -> bool {
     let (words, rest) = bytes.as_chunks::<4>();
     rest.is_empty() && (at / 4..).zip(words).all(|(i, word)| u32::from_le_bytes(*word) == want(i))
 }
 
 /// Runs of `values`, as the stored stream of an RLE of 32-bit elements.
-fn runs(runs: &[(u32, u32)]) -> Vec<u8> {
+pub(crate) fn runs(runs: &[(u32, u32)]) -> Vec<u8> {
     let mut out = (runs.len() as u32).to_le_bytes().to_vec();
     out.extend(runs.iter().flat_map(|(value, _)| value.to_le_bytes()));
     out.extend(runs.iter().flat_map(|(_, length)| length.to_le_bytes()));
@@ -475,7 +475,7 @@ fn interpolated(dims: [u32; 3], outliers: u32) -> Vec<u8> {
 }
 
 /// A chain of stages of one output, the first of which is the source.
-fn chain(stages: &[(u16, Vec<u8>)], stored: &[u8], len: u64) -> Vec<u8> {
+pub(crate) fn chain(stages: &[(u16, Vec<u8>)], stored: &[u8], len: u64) -> Vec<u8> {
     let stage = |(i, (kind, config)): (usize, &(u16, Vec<u8>))| {
         let input = if i == 0 { 100 } else { i as u16 };
         Stage { kind: *kind, input, outputs: vec![i as u16 + 1], config: config.clone() }

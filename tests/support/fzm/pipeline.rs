@@ -338,9 +338,13 @@ impl Run<'_> {
             let inverse = node.stage.inverse_all(&self.read_by(n), changed.then_some(&ports[..]), encoded);
             let contents = inverse.map_err(|e| format!("stage {n}, {}: {e}", node.stage.name()))?;
             let contents: Vec<Vec<u8>> = contents.into_iter().map(Cow::into_owned).collect();
-            for (&input, content) in node.inputs.iter().zip(contents).rev() {
+            for (&input, mut content) in node.inputs.iter().zip(contents).rev() {
                 if !done.contains(&input) {
                     done.push(input);
+                    // A stage that does not know its length gives more, which a reader leaves out.
+                    if let Input::Source(k) = input {
+                        content.truncate(self.sizes[k]);
+                    }
                     restored.insert(pipeline.id(input), content);
                 }
             }

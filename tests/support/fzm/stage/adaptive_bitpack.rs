@@ -1,6 +1,8 @@
 //! AdaptiveBitpack (type 24): signs and bit planes of magnitudes, with a number of planes for each block.
 
-use super::{Encoded, Port, Stage};
+use std::borrow::Cow;
+
+use super::{Encoded, Port, Stage, lossless};
 use crate::Result;
 use crate::dtype::Dtype;
 use crate::elements::{Record, load, signed, whole};
@@ -109,5 +111,9 @@ impl Stage for AdaptiveBitpack {
             bytes.resize(most.max(bytes.len()), 0xA5);
         }
         Ok(Encoded { config: config.0, ports: vec![Port::from(bytes)] })
+    }
+
+    fn inverse<'a>(&self, input: &'a [u8], ports: Option<&[&[u8]]>, _: &Encoded) -> Result<Cow<'a, [u8]>> {
+        lossless(whole(input, self.dtype.size()), ports)
     }
 }
