@@ -207,6 +207,7 @@ impl Config {
     }
 
     /// The configuration of a stage that has so many outputs in the file.
+    #[must_use]
     pub fn with_outputs(self, outputs: usize) -> Self {
         Self { outputs, ..self }
     }

@@ -13,6 +13,7 @@ use crate::spec::Params;
 const REL: u8 = 1;
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags of the configuration")]
 pub(crate) struct Quantizer {
     input: Dtype,
     code: Dtype,

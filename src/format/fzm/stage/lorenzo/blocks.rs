@@ -65,7 +65,7 @@ impl<U: Summed> Blockwise for Blocks<U> {
         if let Some(stream) = &self.means {
             stream.read(start / to_u64(block) * to_u64(U::SIZE), &mut means)?;
         }
-        run_widest(Sums::<U> { sums: self.sums, means: &means, out: elements, _element: PhantomData });
+        run_widest(SumBlocks::<U> { sums: self.sums, means: &means, out: elements, _element: PhantomData });
         Ok(())
     }
 
@@ -81,14 +81,14 @@ impl<U: Summed> Blockwise for Blocks<U> {
 }
 
 /// Sums the blocks of `out`; the last one may be shorter.
-struct Sums<'a, U> {
+struct SumBlocks<'a, U> {
     sums: BlockSums,
     means: &'a [u8],
     out: &'a mut [u8],
     _element: PhantomData<U>,
 }
 
-impl<U: Summed> SimdLoop for Sums<'_, U> {
+impl<U: Summed> SimdLoop for SumBlocks<'_, U> {
     type Output = ();
 
     #[inline(always)]

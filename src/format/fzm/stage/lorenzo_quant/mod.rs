@@ -138,17 +138,14 @@ impl LorenzoQuant {
         limit: i64,
     ) -> Result<Arc<dyn ByteStream>> {
         let own_count = Count::Config(self.config.u64("outlier_count"));
-        let (codes, ports, count, means) = match outputs.len() {
-            3 => {
-                let [codes, errors, indices] = exactly(outputs)?;
-                (codes, [errors, indices], own_count, None)
-            }
-            _ => {
-                let [codes, errors, indices, last] = exactly(outputs)?;
-                let (count, means) =
-                    if self.config.flag("centering") { (own_count, Some(last)) } else { (Count::Port(last), None) };
-                (codes, [errors, indices], count, means)
-            }
+        let (codes, ports, count, means) = if outputs.len() == 3 {
+            let [codes, errors, indices] = exactly(outputs)?;
+            (codes, [errors, indices], own_count, None)
+        } else {
+            let [codes, errors, indices, last] = exactly(outputs)?;
+            let (count, means) =
+                if self.config.flag("centering") { (own_count, Some(last)) } else { (Count::Port(last), None) };
+            (codes, [errors, indices], count, means)
         };
         let n = codes.len() / to_u64(C::SIZE);
         if n.checked_mul(to_u64(T::SIZE)).is_none() {

@@ -46,7 +46,7 @@ fn every_configuration_version_decodes() {
 
 #[test]
 fn a_bound_of_64_bits_counts_unless_it_is_zero() {
-    let codes = [1, 0, 1, 0].repeat(1);
+    let codes = [1, 0, 1, 0];
     for (precise, types, want) in [
         (0.1_f64, [9, 1], [0.2_f64, 0.4].map(f64::to_le_bytes).concat()),
         (0.0, [9, 1], [1.0_f64, 2.0].map(f64::to_le_bytes).concat()),

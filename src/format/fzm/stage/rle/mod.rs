@@ -57,7 +57,7 @@ impl Rle {
         let ty = config.element_type("data_type", defined, U16)?;
         let num_elements = config.has("num_elements").then(|| config.u32("num_elements"));
         let chunk_size = config.u32("chunk_size");
-        if chunk_size as usize % ty.size() != 0 {
+        if !(chunk_size as usize).is_multiple_of(ty.size()) {
             let why = format!("chunks of {chunk_size} bytes are not whole elements of {}", ty.name());
             return Err(config.corrupt("chunk_size", why));
         }
