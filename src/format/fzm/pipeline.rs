@@ -195,7 +195,7 @@ impl Pipeline {
             return Err(Error::corrupt("missing", "stage"));
         };
         if let Some(why) = stage.unknown() {
-            return Err(why.clone());
+            return Err(why.clone().at(info.at));
         }
         let context = Arc::new(self.error_context(index, stage.as_ref(), info));
         let cx = Context {

@@ -18,7 +18,7 @@ pub const PRESETS: &[(&str, &str, usize)] = &[
     ),
     (
         "pfpl_rel",
-        "quantizer:eb=1e-3,mode=rel,code=u32,radius=32768,zigzag=1,config=72,ports=3,\
+        "quantizer:eb=1e-3,mode=rel,code=u32,radius=32768,config=72,ports=3,\
          difference:in=i32,out=u32,chunk=16384,config=7,bitshuffle:w=2,rze:w=1",
         1,
     ),
