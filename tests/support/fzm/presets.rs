@@ -18,11 +18,11 @@ pub const PRESETS: &[(&str, &str, usize)] = &[
     ),
     (
         "pfpl_rel",
-        "quantizer:eb=1e-3,mode=rel,code=u32,radius=32768,config=72,ports=3,\
+        "quantizer:eb=1e-3,mode=rel,code=u32,radius=32768,cap=1,config=72,ports=3,\
          difference:in=i32,out=u32,chunk=16384,config=7,bitshuffle:w=2,rze:w=1",
         1,
     ),
-    ("speed", "quantizer:eb=1e-3,mode=rel,code=u32,radius=32768,config=72,ports=3,bitshuffle:w=4,rze:w=1", 1),
+    ("speed", "quantizer:eb=1e-3,mode=rel,code=u32,radius=32768,cap=1,config=72,ports=3,bitshuffle:w=4,rze:w=1", 1),
     (
         "quantizer_lorenzo_bitpack",
         "quantizer:eb=1e-3,mode=noa,code=u32,radius=512,config=72,ports=3,lorenzo:t=i32,shape=none,config=20,\
