@@ -25,6 +25,7 @@ pub mod stage;
 pub mod stream;
 mod tree;
 mod warmup;
+mod wrapped;
 
 use std::sync::Arc;
 

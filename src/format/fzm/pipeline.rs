@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use crate::account::{Account, decode_budget};
+use crate::account::decode_budget;
 use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::checksum::{ChecksumGate, Threads, crc32};
 use crate::error::{Error, Kind, Result};
@@ -23,7 +23,8 @@ use super::graph::{Graph, Origin, Port};
 use super::header::{AT_DATA_CHECKSUM, AT_SOURCE_SIZES, BufferEntry, Header, StageInfo};
 use super::segment::Segment;
 use super::stage::{self, Context, DataType, Stage};
-use super::stream::{Bricks, ByteStream, Derivation, Setup};
+use super::stream::{ByteStream, Setup};
+use super::wrapped::{ErrorContext, Prefix, WithErrorContext};
 
 /// A parsed file: tables, stages, graph, and the inverse of every stage.
 pub(super) struct Pipeline {
@@ -369,101 +370,4 @@ fn lcm(a: u64, b: u64) -> u64 {
         (x, y) = (y, x % y);
     }
     (a / x.max(1)).saturating_mul(b)
-}
-
-/// Where to locate errors of a stage that carry no offset.
-struct ErrorContext {
-    label: String,
-    record: FileOffset,
-    /// The fields of the configuration, and its offset.
-    config: (Vec<&'static str>, FileOffset),
-    /// The ports that are stored, and their offsets.
-    segments: Vec<(&'static str, FileOffset)>,
-}
-
-impl ErrorContext {
-    /// Adds an offset to `e`: the configuration for an error in one of its fields, else the segment of the named port,
-    /// else the first segment that the stage reads, else the stage's record.
-    fn add_to(&self, e: Error) -> Error {
-        if e.offset().is_some() {
-            return e;
-        }
-        let (fields, config) = &self.config;
-        let named = self.segments.iter().find(|(port, _)| e.what() == *port).or(self.segments.first());
-        let at = if fields.iter().any(|field| e.what() == *field) { Some(*config) } else { named.map(|(_, at)| *at) };
-        e.at(at.unwrap_or(self.record)).within(&self.label)
-    }
-}
-
-/// The inverse of a stage; adds the stage and an offset to its errors.
-struct WithErrorContext {
-    inner: Arc<dyn ByteStream>,
-    context: Arc<ErrorContext>,
-    /// Of the stage and of its inputs.
-    setup: Setup,
-    account: Account,
-}
-
-impl WithErrorContext {
-    /// Runs `read`, which fills `len` bytes.
-    fn request(&self, len: usize, read: impl FnOnce() -> Result<()>) -> Result<()> {
-        decode_budget::request(&self.account, to_u64(len), read).map_err(|e| self.context.add_to(e))
-    }
-}
-
-/// The beginning of a stream.
-struct Prefix {
-    stream: Arc<dyn ByteStream>,
-    len: u64,
-}
-
-impl ByteStream for Prefix {
-    fn len(&self) -> u64 {
-        self.len
-    }
-
-    fn unit(&self) -> u64 {
-        self.stream.unit()
-    }
-
-    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.stream.read(at, dst)
-    }
-
-    fn setup(&self) -> Setup {
-        self.stream.setup()
-    }
-
-    fn is_whole(&self) -> bool {
-        self.stream.is_whole()
-    }
-}
-
-/// Implements methods without arguments by those of the field `inner`.
-macro_rules! forward {
-    ($($method:ident -> $result:ty),*) => {
-        $(fn $method(&self) -> $result {
-            self.inner.$method()
-        })*
-    };
-}
-
-impl ByteStream for WithErrorContext {
-    forward!(len -> u64, unit -> u64, bricks -> Option<Bricks>, is_whole -> bool);
-
-    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.request(dst.len(), || self.inner.read(at, dst))
-    }
-
-    fn read_brick(&self, index: u64, dst: &mut [u8]) -> Result<()> {
-        self.request(dst.len(), || self.inner.read_brick(index, dst))
-    }
-
-    fn setup(&self) -> Setup {
-        self.setup
-    }
-
-    fn derivation(self: Arc<Self>) -> Option<Derivation> {
-        Arc::clone(&self.inner).derivation()
-    }
 }
