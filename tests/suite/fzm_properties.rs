@@ -140,7 +140,9 @@ fn stage(flow: Flow, c: &mut Choices) -> (String, Flow) {
     if let Some(own) = in_blocks(flow, c) {
         return own;
     }
-    match (c.pick(&[0_u8, 1, 2, 3, 4, 5, 6, 7, 8, 9]), dtype) {
+    match (c.pick(&[0_u8, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]), dtype) {
+        (10, F32 | F64) if flow.whole => wavelet(flow, c),
+        (10, I32) if flow.array && flow.whole => ("speck2d".into(), Flow { dtype: Opaque, ..bytes }),
         (0..=3, F32 | F64) => lorenzo_quant(flow, c),
         (4 | 5, F32 | F64) => quantizer(flow, c),
         (0 | 1, I8 | I16 | I32 | I64) => (lorenzo(t, c), Flow { below: u64::MAX, ..flow }),
@@ -337,6 +339,25 @@ fn quantizer(flow: Flow, c: &mut Choices) -> (String, Flow) {
     (text, Flow { dtype: code, whole: true, below: u64::MAX, array: false })
 }
 
+/// A stage of floats that is not quantized by itself: `SZx`, `SZp`, and those that know the shape of an array.
+fn wavelet(flow: Flow, c: &mut Choices) -> (String, Flow) {
+    let known: &[&str] = if flow.array { &["cdf97", "roibin_split", "szx", "szp"] } else { &["szx", "szp"] };
+    let name = c.pick(known);
+    match name {
+        "cdf97" => (name.into(), flow),
+        "roibin_split" => {
+            let (peaks, half, bin) = (c.pick(&[0, 3, 50]), c.pick(&[4, 0, 1, 30]), c.pick(&[1, 2, 7, 100]));
+            let text = format!("roibin_split:peaks={peaks},half={half},bin={bin},seed={}", c.pick(&[1, 2, 3]));
+            (text, Flow { below: u64::MAX, array: false, ..flow })
+        }
+        _ => {
+            let (eb, mode) = (c.pick(&["1e-3", "0.5", "1e-9"]), c.pick(&["abs", "noa"]));
+            let text = format!("{name}:eb={eb},mode={mode},block={}", c.pick(&[0, 1, 7, 33, 4096]));
+            (text, Flow { dtype: Dtype::Opaque, whole: true, below: 256, array: false })
+        }
+    }
+}
+
 /// A description of a pipeline over `sources`: a chain for each, with branches.
 fn describe(sources: &[Data], choices: Vec<u8>) -> String {
     let mut c = Choices(choices.into_iter());
@@ -376,6 +397,9 @@ fn describe(sources: &[Data], choices: Vec<u8>) -> String {
                 ports.extend([(number, "modes", Dtype::U8), (number, "means", flow.dtype)]);
             } else if text.starts_with("quantizer") && !text.contains("inplace") && !text.contains("linear") {
                 ports.extend([(number, "outlier_vals", flow.dtype), (number, "outlier_idxs", Dtype::U32)]);
+            }
+            if text.starts_with("roibin_split") {
+                ports.extend([(number, "bg", flow.dtype), (number, "peaks", Dtype::U8)]);
             }
             stages.push(text);
             flow = next;
