@@ -113,7 +113,7 @@ impl Stage for Cdf97 {
         // Below 2^46: every extent has a limit.
         let [nz, ny, nx] = self.dims;
         let bytes = nz * ny * nx * to_u64(self.ty.size());
-        if input.len() > 0 && input.len() != bytes {
+        if !input.is_empty() && input.len() != bytes {
             let why = format!("{nx} x {ny} x {nz} elements are {bytes} bytes, the stream has {}", input.len());
             return Err(self.config.corrupt("dim_x", why));
         }

@@ -259,8 +259,9 @@ impl ByteStream for Plane {
                 list.between(at / 4, end.div_ceil(4), |place, code| {
                     // The window may begin or end inside an element.
                     for (at_byte, byte) in (4 * place..).zip(code.to_le_bytes()) {
-                        let own = at_byte.checked_sub(at).and_then(|at| dst.get_mut(at as usize));
-                        own.into_iter().for_each(|own| *own = byte);
+                        if let Some(own) = at_byte.checked_sub(at).and_then(|at| dst.get_mut(at as usize)) {
+                            *own = byte;
+                        }
                     }
                 })
             }

@@ -43,7 +43,7 @@ impl<T: Float> SimdLoop for Window<'_, T> {
             let n = (self.block - skip).min(rest.len() / T::SIZE);
             let (out, tail) = rest.split_at_mut(n * T::SIZE);
             rest = tail;
-            let (has_codes, width) = self.coding.block(entry);
+            let (has_codes, width) = Coding::block(entry);
             let mut reference = self.reference;
             if self.coding == Coding::Referenced && (skip == 0 || !has_codes) {
                 let Some((bytes, after)) = payload.split_at_checked(T::SIZE) else { return false };
@@ -184,7 +184,7 @@ fn offsets<T: Float>(codes: Codes, bound: f64, reference: T, out: &mut [u8]) -> 
 fn sums<T: Float>(vectors: impl SimdOps, codes: Codes, bound: f64, out: &mut [u8]) -> bool {
     // A difference is at most 2^(width - 1) in magnitude, and a block has at most 2^16 of them.
     let count = out.len() / T::SIZE;
-    let is_short = codes.width <= 32 && count << codes.width.saturating_sub(1) <= i32::MAX as usize;
+    let is_short = codes.width <= 32 && i32::try_from(count << codes.width.saturating_sub(1)).is_ok();
     let (mut last32, mut last64) = (0_i32, 0_i64);
     for (k, out) in out.chunks_mut(TILE * T::SIZE).enumerate() {
         let n = out.len() / T::SIZE;

@@ -80,9 +80,9 @@ impl Coding {
         }
     }
 
-    /// Whether a block has codes, and their width.
+    /// Whether a block has codes, and their width, by its entry.
     #[inline]
-    fn block(self, entry: &[u8]) -> (bool, u32) {
+    fn block(entry: &[u8]) -> (bool, u32) {
         match *entry {
             [kind, width] => (kind != 0, width.into()),
             [width] => (true, width.into()),
@@ -233,7 +233,7 @@ impl<T: Float> Blocks<T> {
 
     /// Bits of a code of a block; 0 if it has none.
     fn codes(&self, entry: &[u8]) -> u64 {
-        match self.coding.block(entry) {
+        match Coding::block(entry) {
             (true, width) => width.into(),
             (false, _) => 0,
         }
@@ -298,7 +298,7 @@ impl<T: Float> Blockwise for Blocks<T> {
         let stop = stop.min(start + self.reference() + ((end - last * self.block) * width).div_ceil(8));
         let (mut start, mut reference, skip) = (at, T::default(), first % self.block);
         if skip > 0
-            && let (true, width) = self.coding.block(&table[..self.coding.entry()])
+            && let (true, width) = Coding::block(&table[..self.coding.entry()])
         {
             let mut bytes = [0; 8];
             self.input.read(at, &mut bytes[..T::SIZE])?;
