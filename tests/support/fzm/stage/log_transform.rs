@@ -104,6 +104,9 @@ impl Stage for LogTransform {
         let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| encoded.config[at + i])) as usize;
         let (n, outliers) = (number(8), number(12));
         let mut out: Vec<f32> = floats(ports[0]).take(n).map(exp2).collect();
+        if out.len() < n {
+            return Err(format!("{} logarithms come back of {n}", out.len()));
+        }
         for (i, own) in out.iter_mut().enumerate() {
             if ports[1][i / 8] >> (i % 8) & 1 != 0 {
                 *own = -*own;
