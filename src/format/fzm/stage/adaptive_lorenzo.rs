@@ -1,4 +1,4 @@
-//! AdaptiveLorenzo (type 34): differences of first or second order inside of tiles, with or without their mean.
+//! `AdaptiveLorenzo` (type 34): differences of first or second order inside of tiles, with or without their mean.
 //!
 //! Reference: `AdaptiveLorenzo`. Tiles are independent. The means of centred tiles follow each other, so that a tile
 //! finds its own by the number of centred tiles before it; the first read counts them up to every 1024th tile.

@@ -1,4 +1,4 @@
-//! BitplaneRZE (type 23): chunks of 4 KiB as bit planes without their groups of zeros.
+//! `BitplaneRZE` (type 23): chunks of 4 KiB as bit planes without their groups of zeros.
 //!
 //! Reference: `BitplaneRZE`. Chunks are independent, and stored in any order; a table has their places.
 #![forbid(unsafe_code)]
@@ -160,13 +160,12 @@ impl Planes {
         if !run_widest(Elements::<32> { planes: &planes, from: 0, out: &mut backwards }) {
             return Err(Error::corrupt("the planes are incomplete", "bitplane_rze chunk"));
         }
-        match out.first_chunk_mut::<CHUNK>() {
-            Some(out) => forwards(&backwards, out),
-            None => {
-                let mut chunk = [0; CHUNK];
-                forwards(&backwards, &mut chunk);
-                out.copy_from_slice(&chunk[..out.len()]);
-            }
+        if let Some(out) = out.first_chunk_mut::<CHUNK>() {
+            forwards(&backwards, out);
+        } else {
+            let mut chunk = [0; CHUNK];
+            forwards(&backwards, &mut chunk);
+            out.copy_from_slice(&chunk[..out.len()]);
         }
         Ok(())
     }

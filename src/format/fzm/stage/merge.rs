@@ -55,8 +55,10 @@ impl Merge {
     fn parse(config: Config) -> Result<Self> {
         let count = usize::from(config.u8("num_inputs"));
         let layout = count.checked_sub(1).and_then(|last| LAYOUTS.get(last));
-        let config =
-            config.clone().with(layout.ok_or_else(|| config.unknown("num_inputs", format!("{count} pieces")))?);
+        let Some(layout) = layout else {
+            return Err(config.unknown("num_inputs", format!("{count} pieces")));
+        };
+        let config = config.with(layout);
         let sizes = config.bytes().get(1..).and_then(|rest| rest.get(..4 * count));
         let sizes = sizes.ok_or_else(|| config.corrupt("num_inputs", format!("{count} pieces without their sizes")))?;
         let sizes = sizes.as_chunks().0.iter().map(|size| u64::from(u32::from_le_bytes(*size))).collect();

@@ -1,4 +1,4 @@
-//! AdaptiveBitpack (type 24): signs and bit planes of magnitudes, with a number of planes for each block.
+//! `AdaptiveBitpack` (type 24): signs and bit planes of magnitudes, with a number of planes for each block.
 
 use std::borrow::Cow;
 

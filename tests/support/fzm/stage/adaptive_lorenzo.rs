@@ -1,4 +1,4 @@
-//! AdaptiveLorenzo (type 34): the cheapest of four predictors for each tile.
+//! `AdaptiveLorenzo` (type 34): the cheapest of four predictors for each tile.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! BitplaneRZE (type 23): bit planes of chunks of 4096 bytes, without groups of zeros.
+//! `BitplaneRZE` (type 23): bit planes of chunks of 4096 bytes, without groups of zeros.
 
 use super::{Encoded, Stage};
 use crate::dtype::Dtype;

@@ -1,4 +1,4 @@
-//! TiledLorenzo (type 25): differences inside of tiles, which follow each other in the output.
+//! `TiledLorenzo` (type 25): differences inside of tiles, which follow each other in the output.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! AdaptiveBitpack (type 24): signs and magnitudes in bit planes, with a number of planes for each block.
+//! `AdaptiveBitpack` (type 24): signs and magnitudes in bit planes, with a number of planes for each block.
 //!
 //! Reference: `AdaptiveBitpack`. Blocks are independent. Where they start follows from one or two bytes for each, which
 //! all lie in front of them: the first read computes the start of every 128th block.

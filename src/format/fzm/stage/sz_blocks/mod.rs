@@ -209,7 +209,7 @@ impl<T: Float> Blocks<T> {
 
     /// Where block `index`, which starts at `at`, ends in the stream.
     fn end(&self, index: u64, entry: &[u8], at: u64) -> Result<u64> {
-        let width = self.codes(entry);
+        let width = Self::codes(entry);
         let broken = |why: String| Err(Error::corrupt(why, "block table").within(format!("block {index}")));
         if self.coding == Coding::Referenced && entry.first().is_some_and(|&kind| kind > 1) {
             return broken(format!("type {} is not defined", entry[0]));
@@ -232,7 +232,7 @@ impl<T: Float> Blocks<T> {
     }
 
     /// Bits of a code of a block; 0 if it has none.
-    fn codes(&self, entry: &[u8]) -> u64 {
+    fn codes(entry: &[u8]) -> u64 {
         match Coding::block(entry) {
             (true, width) => width.into(),
             (false, _) => 0,
@@ -292,7 +292,7 @@ impl<T: Float> Blockwise for Blocks<T> {
         let (mut start, mut stop, mut width) = (at, at, 0);
         for (index, entry) in (index..).zip(table.chunks_exact(self.coding.entry())) {
             (start, stop) = (stop, self.end(index, entry, stop)?);
-            width = self.codes(entry);
+            width = Self::codes(entry);
         }
         // Of the last block, and of the first one, only what this window needs.
         let stop = stop.min(start + self.reference() + ((end - last * self.block) * width).div_ceil(8));

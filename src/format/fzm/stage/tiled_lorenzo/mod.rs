@@ -1,4 +1,4 @@
-//! TiledLorenzo (type 25): differences inside of tiles, which are stored one after the other.
+//! `TiledLorenzo` (type 25): differences inside of tiles, which are stored one after the other.
 //!
 //! Reference: `TiledLorenzo`. Tiles are independent and their places follow from the dimensions, so that a window
 //! decodes the tiles that its rows cross. Tiles at the end of a dimension are stored whole.
