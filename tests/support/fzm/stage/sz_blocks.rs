@@ -81,6 +81,9 @@ impl Stage for SzBlocks {
         let real = Real::of(self.dtype);
         let input = whole(input, real.size());
         let (bound, range) = self.absolute(input);
+        if !(bound.is_finite() && bound > 0.0) {
+            return Err(format!("a bound of {bound}"));
+        }
         let (mut table, mut payload) = (Vec::new(), Vec::new());
         for block in input.chunks(self.block() * real.size()) {
             let values: Vec<f64> = block.chunks_exact(real.size()).map(|x| real.load(x)).collect();
