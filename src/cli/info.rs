@@ -19,7 +19,13 @@ pub(super) fn run(args: &args::Info, out: &mut dyn Write) -> Outcome {
             let mut map = with_ratio(map);
             // Depends on this machine and these options, so it is not in info.json.
             if of.format == "fzm" {
-                map.insert("decoder".to_owned(), args.reading.gpu().choice().into());
+                map.remove("device");
+                let without = map.remove("no_kernel").map(|names| cell("", &names)).filter(|names| names != "none");
+                let decoder = match without {
+                    Some(names) => format!("the CPU: no GPU kernel for {names}"),
+                    None => args.reading.gpu().choice(),
+                };
+                map.insert("decoder".to_owned(), decoder.into());
             }
             lines(&map, 0, out)
         }

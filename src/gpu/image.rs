@@ -30,8 +30,10 @@ macro_rules! embedded {
 }
 
 /// The images of every kernels/*.cu.
-pub const FILES: &[Images] =
-    embedded! { "bitpack" "bitshuffle" "fused" "huffman" "lorenzo_quant" "quantizer" "recode" "rle" "rze" "sums" };
+pub const FILES: &[Images] = embedded! {
+    "bitpack" "bitshuffle" "fused" "huffman" "lorenzo_quant" "planes" "quantizer" "recode" "rle" "rze" "sums"
+    "tiled_lorenzo"
+};
 
 /// Bytes of the digest in front of an image.
 pub const DIGEST: usize = 64;

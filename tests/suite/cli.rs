@@ -577,7 +577,17 @@ fn doctor_says_what_it_found_and_whether_mounting_works() {
     let ran = fzmfs(["doctor"]);
     let device = Path::new("/dev/fuse").exists();
     assert!(device || ran.code == 1, "{ran:?}");
-    for word in ["fzmfs", env!("CARGO_PKG_VERSION"), "/dev/fuse", "fusermount3", "rights", "memory", "threads", "GPU"] {
+    for word in [
+        "fzmfs",
+        env!("CARGO_PKG_VERSION"),
+        "/dev/fuse",
+        "fusermount3",
+        "rights",
+        "memory",
+        "threads",
+        "GPU",
+        "kernels",
+    ] {
         assert!(ran.text().contains(word), "{word:?} is not in {}", ran.text());
     }
 }

@@ -23,6 +23,10 @@ impl ByteStream for Memory {
         1
     }
 
+    fn is_stored(&self) -> bool {
+        true
+    }
+
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
         dst.copy_from_slice(&self.0[at as usize..][..dst.len()]);
         Ok(())

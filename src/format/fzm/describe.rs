@@ -1,11 +1,14 @@
 //! The metadata of an FZM file, for `info.json` and the descriptions in the tree.
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use crate::checksum::ChecksumGate;
 use crate::format::{Array, Info, ratio};
 
+use super::device::is_read;
 use super::graph::{Origin, Port};
 use super::header::BufferEntry;
 use super::pipeline::{Buffer, Pipeline};
@@ -23,6 +26,9 @@ pub(super) fn info(p: &Pipeline) -> Info {
     put("ratio", decoded.map_or(Value::Null, |n| ratio(n, header.compressed_size)));
     put("codec", codec(p).into());
     put("flags", header.flags.into());
+    let without = without_kernels(p);
+    put("device", (if without.is_empty() { "cuda" } else { "cpu" }).into());
+    put("no_kernel", without.into());
     put("sources", p.sources().enumerate().map(|(n, (stage, buffer))| source(n, stage, buffer.ok())).collect());
     put("pipeline", (0..p.stages.len()).map(|index| stage(p, index)).collect());
     put("buffers", (0..header.buffers.len()).filter_map(|index| buffer(p, index)).collect());
@@ -42,6 +48,33 @@ pub(super) fn decoded_size(p: &Pipeline) -> Option<u64> {
     let first = lengths.next()??;
     let is_shared = p.header.source_sizes.iter().all(|&size| size == p.header.uncompressed_size);
     if is_shared { Some(first) } else { lengths.try_fold(first, |sum, len| sum.checked_add(len?)) }
+}
+
+/// The stages, by name, whose inverse no GPU has a kernel for, of those between the sources and what is stored.
+fn without_kernels(p: &Pipeline) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for (source, _) in p.sources() {
+        let mut next = Some(Port { stage: source, port: 0 });
+        while let Some(port) = next {
+            let name = p.stages.get(port.stage).map_or("unknown", |stage| stage.name());
+            if !has_kernel(p, port).unwrap_or(false) && !names.contains(&name) {
+                names.push(name);
+            }
+            let id = p.output_ids(port.stage).next();
+            next = match id.and_then(|id| p.graph.origin(id)) {
+                Some(Origin::Inverse(next)) => Some(next),
+                _ => None,
+            };
+        }
+    }
+    names
+}
+
+/// Whether a GPU can compute what the inverse of a stage gives for an input, if its own input is there; `None` if that
+/// is unknown or broken.
+fn has_kernel(p: &Pipeline, input: Port) -> Option<bool> {
+    let stream = &p.inverse(input)?.ok()?.stream;
+    Some(is_read(&**stream) || Arc::clone(stream).derivation().is_some())
 }
 
 /// The file name of source `n`, without suffix: `data`, `source1`, ...
@@ -110,6 +143,8 @@ pub(super) fn stage(p: &Pipeline, index: usize) -> Value {
     let output = |(n, id)| port(p, id, p.output_type(index, n, id), p.buffer(id).and_then(Result::ok));
     put("outputs", p.output_ids(index).enumerate().map(output).collect());
     put("decoded_whole", decoded(Port { stage: index, port: 0 }).map(|b| b.stream.is_whole()).into());
+    let device = has_kernel(p, Port { stage: index, port: 0 });
+    put("device", device.map(|is_there| if is_there { "cuda" } else { "cpu" }).into());
     put("primary", info.is_primary().into());
     put("redundant", (!p.is_used(index)).into());
     if let Some(Err(e)) = p.inverses.get(index) {

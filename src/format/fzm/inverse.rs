@@ -9,6 +9,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::stream::ByteStream;
 use crate::error::Result;
 
 /// How a stream is computed from its input, the stream of the stage's first forward output.
@@ -34,6 +35,14 @@ pub enum Inverse {
     Rze(Rze),
     /// Codes to symbols.
     Huffman(Huffman),
+    /// Bit planes of blocks to integers.
+    AdaptiveBitpack(AdaptiveBitpack),
+    /// Bit planes of chunks, without zeros, to bytes.
+    BitplaneRze(BitplaneRze),
+    /// Differences in tiles of 2 or 3 dimensions to values; in one dimension, they are a [`Difference`].
+    TiledLorenzo(TiledLorenzo),
+    /// The first bytes of the input.
+    Prefix(Prefix),
 }
 
 /// The inverse of Bitshuffle. Blocks are independent; bytes after the last full block are stored unchanged.
@@ -250,3 +259,81 @@ impl fmt::Debug for Huffman {
         write!(f, "Huffman({} keys, {} symbols per partition)", self.bklen, self.sublen)
     }
 }
+
+/// Returns, for a range of groups, where each starts in the input; then one more entry for the end of the last.
+pub type FindGroups = dyn Fn(Range<u64>) -> Result<Vec<u64>> + Send + Sync;
+
+/// The inverse of `AdaptiveBitpack`.
+#[derive(Clone)]
+pub struct AdaptiveBitpack {
+    /// Bytes of an element: 2 or 4.
+    pub size: u64,
+    /// Elements of a block: 1 to 1024.
+    pub block: u64,
+    /// Bytes of a block's metadata: 1, or 2 if the first element may be stored apart.
+    pub metadata: u64,
+    /// The input, which starts with the metadata of all blocks.
+    pub input: Arc<dyn ByteStream>,
+    /// The groups of [`AdaptiveBitpack::GROUP`] blocks.
+    pub groups: Arc<FindGroups>,
+}
+
+impl AdaptiveBitpack {
+    /// Blocks of a group.
+    pub const GROUP: u64 = 128;
+}
+
+impl fmt::Debug for AdaptiveBitpack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AdaptiveBitpack(blocks of {})", self.block)
+    }
+}
+
+/// A chunk of `BitplaneRZE`.
+#[derive(Debug, Clone)]
+pub struct StoredPlanes {
+    /// Which groups of the planes are stored.
+    pub map: [u8; 32],
+    /// The range of the input that has them: a multiple of 4 bytes from those of other chunks.
+    pub words: Range<u64>,
+}
+
+/// Returns a range of chunks, whose words are within the input.
+pub type FindPlanes = dyn Fn(Range<u64>) -> Result<Vec<StoredPlanes>> + Send + Sync;
+
+/// The inverse of `BitplaneRZE`.
+#[derive(Clone)]
+pub struct BitplaneRze {
+    /// The chunks.
+    pub chunks: Arc<FindPlanes>,
+}
+
+impl BitplaneRze {
+    /// Bytes of a decoded chunk; the last may be shorter.
+    pub const CHUNK: u64 = 4096;
+}
+
+impl fmt::Debug for BitplaneRze {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BitplaneRze")
+    }
+}
+
+/// The inverse of `TiledLorenzo` of rank 2 or 3. Tiles follow each other; those at the end of a dimension are stored
+/// whole.
+#[derive(Debug, Clone, Copy)]
+pub struct TiledLorenzo {
+    /// Bytes of an element: 2 or 4.
+    pub size: u64,
+    /// Elements of the array per dimension, slowest first.
+    pub dims: [u64; 3],
+    /// Elements of a tile per dimension, at most 255, and at most 1024 in total.
+    pub tile: [u64; 3],
+    /// Elements of a brick per dimension, if the stream can be read brick by brick: multiples of a tile, or not less
+    /// than the array. Only along one dimension are bricks smaller than the array and larger than a tile.
+    pub brick: Option<[u64; 3]>,
+}
+
+/// The first bytes of a stream.
+#[derive(Debug, Clone, Copy)]
+pub struct Prefix;

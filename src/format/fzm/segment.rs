@@ -29,6 +29,10 @@ impl ByteStream for Segment {
         1
     }
 
+    fn is_stored(&self) -> bool {
+        true
+    }
+
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
         let (need, have) = (to_u64(dst.len()), self.len.saturating_sub(at));
         if need > have {

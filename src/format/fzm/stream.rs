@@ -56,6 +56,11 @@ pub trait ByteStream: Send + Sync {
         false
     }
 
+    /// Whether its bytes are those of the file: reading them decodes nothing.
+    fn is_stored(&self) -> bool {
+        false
+    }
+
     /// How another decoder can compute the stream; `None` if it must be read.
     fn derivation(self: Arc<Self>) -> Option<Derivation> {
         None

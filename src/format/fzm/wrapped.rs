@@ -7,6 +7,7 @@ use crate::account::{Account, decode_budget};
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Result};
 
+use super::inverse::{self, Inverse};
 use super::stream::{Bricks, ByteStream, Derivation, Setup};
 
 /// Where to locate errors of a stage that carry no offset.
@@ -75,6 +76,13 @@ impl ByteStream for Prefix {
     fn is_whole(&self) -> bool {
         self.stream.is_whole()
     }
+
+    fn derivation(self: Arc<Self>) -> Option<Derivation> {
+        let input = Arc::clone(&self.stream);
+        // If the stage has no kernel, neither has its prefix.
+        Arc::clone(&input).derivation()?;
+        Some(Derivation { inverse: Inverse::Prefix(inverse::Prefix), input })
+    }
 }
 
 /// Implements methods without arguments by those of the field `inner`.
@@ -87,7 +95,7 @@ macro_rules! forward {
 }
 
 impl ByteStream for WithErrorContext {
-    forward!(len -> u64, unit -> u64, bricks -> Option<Bricks>, is_whole -> bool);
+    forward!(len -> u64, unit -> u64, bricks -> Option<Bricks>, is_whole -> bool, is_stored -> bool);
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
         self.request(dst.len(), || self.inner.read(at, dst))

@@ -9,13 +9,16 @@
 //! offsets) it uploads itself, only for the window.
 //!
 //! Adding a stage: a variant of [`Inverse`](super::inverse::Inverse), one file in this folder that implements
-//! `DeviceOp` for its parameters, and one line in `plan`.
+//! `DeviceOp` for its parameters, one line in `plan`, and its name in [`STAGES`]. A file with a stage that has no
+//! kernel is decoded on the CPU.
 //!
 //! Invariants: a kernel that finds invalid input sets the fault of its `Job`, and never accesses memory
 //! outside its buffers. The output of a job with a fault is discarded, and the CPU reports the error.
 #![forbid(unsafe_code)]
 
+mod adaptive_bitpack;
 mod bitpack;
+mod bitplane_rze;
 mod bitshuffle;
 mod decoder;
 mod fallback;
@@ -25,15 +28,36 @@ mod job;
 mod lorenzo_quant;
 mod op;
 mod plan;
+mod prefix;
 mod quantizer;
 mod resident;
 mod rle;
 mod rze;
 mod sign_coding;
 mod sums;
+mod tiled_lorenzo;
 
 pub use decoder::Decoder;
 pub use fallback::Fallback;
 pub use fused::Fusing;
+pub(super) use plan::is_read;
 pub use plan::{Order, Plan};
 pub use resident::Resident;
+
+/// The stages whose usual forms have kernels, by name.
+pub const STAGES: &[&str] = &[
+    "adaptive_bitpack",
+    "bitpack",
+    "bitplane_rze",
+    "bitshuffle",
+    "difference",
+    "huffman",
+    "lorenzo",
+    "lorenzo_quant",
+    "negabinary",
+    "quantizer",
+    "rle",
+    "rze",
+    "tiled_lorenzo",
+    "zigzag",
+];

@@ -14,6 +14,7 @@ use super::fused::{self, Fusing};
 use super::job::{Job, Span};
 use super::op::DeviceOp;
 use crate::bytes::{to_u64, to_usize};
+use crate::error::Kind;
 use crate::format::fzm::inverse::Inverse;
 use crate::format::fzm::stream::{ByteStream, Derivation};
 use crate::gpu::{Device, DeviceError, Memory, Queue};
@@ -22,16 +23,16 @@ use crate::gpu::{Device, DeviceError, Memory, Queue};
 pub struct Plan(PlanNode);
 
 impl Plan {
-    /// The plan for `stream` in `order`; `None` if it is not derived from another stream, or has no bricks.
+    /// The plan for `stream` in `order`; `None` if a stage between it and what is stored has no kernel, or it has no
+    /// bricks: for the CPU, which decodes such a stage, the rest is no work.
     pub fn of(stream: &Arc<dyn ByteStream>, order: Order, fusing: Fusing) -> Option<Self> {
-        let derivation = Arc::clone(stream).derivation()?;
-        match order {
-            Order::Bytes => Some(Self(PlanNode::derived(stream.len(), in_bytes(derivation), fusing))),
-            Order::Bricks { len } => {
-                let has_bricks = matches!(&derivation.inverse, Inverse::LorenzoQuant(quant) if quant.brick.is_some());
-                has_bricks.then(|| Self(PlanNode::derived(len, derivation, fusing)))
-            }
-        }
+        let derivation = derivation(stream)?;
+        let node = match order {
+            Order::Bytes => PlanNode::derived(stream.len(), in_bytes(derivation), fusing),
+            Order::Bricks { len } if has_bricks(&derivation.inverse) => PlanNode::derived(len, derivation, fusing),
+            Order::Bricks { .. } => return None,
+        };
+        node.is_complete().then_some(Self(node))
     }
 
     /// Fills `pieces`, which are consecutive, with the bytes at `at`.
@@ -110,7 +111,7 @@ enum Step {
 impl PlanNode {
     fn of(stream: Arc<dyn ByteStream>, fusing: Fusing) -> Self {
         let len = stream.len();
-        match Arc::clone(&stream).derivation() {
+        match derivation(&stream) {
             None => Self { len, step: Step::Host(stream), whole: Memo::default() },
             Some(derivation) => Self::derived(len, in_bytes(derivation), fusing),
         }
@@ -121,6 +122,14 @@ impl PlanNode {
         let (op, input) = fused.unwrap_or_else(|| (op(derivation.inverse), derivation.input));
         let input = Box::new(Self::of(input, fusing));
         Self { len, step: Step::Op { op, input, index: Memo::default() }, whole: Memo::default() }
+    }
+
+    /// Whether all that the host reads is stored.
+    fn is_complete(&self) -> bool {
+        match &self.step {
+            Step::Host(stream) => is_read(&**stream),
+            Step::Op { input, .. } => input.is_complete(),
+        }
     }
 
     /// The bytes `range` in device memory.
@@ -171,10 +180,39 @@ impl PlanNode {
     }
 }
 
+/// How `stream` is computed from its input, unless that, of which some must be read, says that it is not.
+pub(super) fn derivation(stream: &Arc<dyn ByteStream>) -> Option<Derivation> {
+    let derivation = Arc::clone(stream).derivation()?;
+    match &derivation.inverse {
+        // Chunks of words of 4 bytes, which the configuration does not tell from those of bytes.
+        Inverse::Rze(rze) => match (rze.chunks)(0..0) {
+            Err(e) if matches!(e.kind(), Kind::Unsupported(_)) => None,
+            _ => Some(derivation),
+        },
+        _ => Some(derivation),
+    }
+}
+
+/// Whether reading `stream` decodes nothing.
+pub(in crate::format::fzm) fn is_read(stream: &dyn ByteStream) -> bool {
+    stream.is_stored() || stream.is_empty()
+}
+
+/// Whether the output of `inverse` can be produced brick by brick.
+fn has_bricks(inverse: &Inverse) -> bool {
+    match inverse {
+        Inverse::LorenzoQuant(own) => own.brick.is_some(),
+        Inverse::TiledLorenzo(own) => own.brick.is_some(),
+        _ => false,
+    }
+}
+
 /// The same derivation, in stream order.
 fn in_bytes(mut derivation: Derivation) -> Derivation {
-    if let Inverse::LorenzoQuant(quant) = &mut derivation.inverse {
-        quant.brick = None;
+    match &mut derivation.inverse {
+        Inverse::LorenzoQuant(own) => own.brick = None,
+        Inverse::TiledLorenzo(own) => own.brick = None,
+        _ => {}
     }
     derivation
 }
@@ -192,6 +230,10 @@ fn op(inverse: Inverse) -> Box<dyn DeviceOp> {
         Inverse::Rle(op) => Box::new(op),
         Inverse::Rze(op) => Box::new(op),
         Inverse::Huffman(op) => Box::new(op),
+        Inverse::AdaptiveBitpack(op) => Box::new(op),
+        Inverse::BitplaneRze(op) => Box::new(op),
+        Inverse::TiledLorenzo(op) => Box::new(op),
+        Inverse::Prefix(op) => Box::new(op),
     }
 }
 
@@ -202,7 +244,7 @@ const LARGEST: u64 = 64 << 20;
 const STRIDE: u64 = 1 << 20;
 
 /// Reads `range` of `stream` and uploads it.
-fn upload(job: &mut Job, stream: &dyn ByteStream, range: Range<u64>) -> OpResult<Span> {
+pub(super) fn upload(job: &mut Job, stream: &dyn ByteStream, range: Range<u64>) -> OpResult<Span> {
     let span = job.span(range.clone())?;
     let mut buffer = vec![0; to_usize(STRIDE.min(span.len()), "window")?];
     let mut at = range.start;

@@ -3,6 +3,7 @@
 //! Reference: `BitplaneRZE`. Chunks are independent, and stored in any order; a table has their places.
 #![forbid(unsafe_code)]
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::block_windows::{BlockWindows, Blockwise};
@@ -10,10 +11,11 @@ use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
 use super::types::elements;
 use super::{Context, DataType, Family, Stage, StageType, exactly};
-use crate::bytes::to_u64;
+use crate::bytes::to_usize;
 use crate::codec::bit_planes::Elements;
 use crate::codec::simd_dispatch::run_widest;
 use crate::error::{Error, Kind, Result};
+use crate::format::fzm::inverse::{self, Inverse, StoredPlanes};
 use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 use crate::once::Once;
 
@@ -111,6 +113,20 @@ struct Sections {
     end: u64,
 }
 
+impl Sections {
+    /// Where the words of a chunk are, which start at word `start`; empty if it has none.
+    fn words_of(&self, map: &[u8], start: u32) -> Result<Range<u64>> {
+        let groups = map.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
+        let at = self.words + 4 * u64::from(start);
+        let end = at + GROUP as u64 * groups;
+        if groups > 0 && end > self.end {
+            let why = format!("its words start at word {start} and end outside");
+            return Err(Error::corrupt(why, "bitplane_rze chunk"));
+        }
+        Ok(at..end)
+    }
+}
+
 impl Planes {
     fn sections(&self) -> Result<&Sections> {
         self.sections.get(|| {
@@ -138,23 +154,29 @@ impl Planes {
         })
     }
 
-    /// Decodes a chunk, all of it or its first bytes, whose words start at word `start`.
-    fn chunk(&self, sections: &Sections, map: &[u8], start: u32, out: &mut [u8]) -> Result<()> {
-        let groups = map.iter().map(|byte| byte.count_ones()).sum::<u32>();
-        if groups == 0 {
+    /// Calls `each` with the bitmap and the words of every chunk of `count`, from chunk `first`.
+    fn chunks(&self, first: u64, count: usize, mut each: impl FnMut(&[u8], Range<u64>) -> Result<()>) -> Result<()> {
+        let sections = self.sections()?;
+        let mut maps = ScratchBuffer::new(count * MAP)?;
+        let mut starts = ScratchBuffer::new(count * 4)?;
+        self.input.read(sections.maps + first * MAP as u64, &mut maps)?;
+        self.input.read(sections.starts + first * 4, &mut starts)?;
+        for (i, (map, start)) in (first..).zip(maps.chunks_exact(MAP).zip(elements::<u32>(&starts))) {
+            let words = sections.words_of(map, start);
+            let done = words.and_then(|words| each(map, words));
+            done.map_err(|e| e.within(format!("chunk {i}")))?;
+        }
+        Ok(())
+    }
+
+    /// Decodes a chunk, all of it or its first bytes.
+    fn chunk(&self, map: &[u8], words: Range<u64>, out: &mut [u8]) -> Result<()> {
+        if words.is_empty() {
             out.fill(0);
             return Ok(());
         }
-        let at = sections.words + 4 * u64::from(start);
-        let len = GROUP * groups as usize;
-        if at + to_u64(len) > sections.end {
-            return Err(Error::corrupt(
-                format!("its words start at word {start} and end outside"),
-                "bitplane_rze chunk",
-            ));
-        }
-        let mut kept = ScratchBuffer::new(len)?;
-        self.input.read(at, &mut kept)?;
+        let mut kept = ScratchBuffer::new(to_usize(words.end - words.start, "bitplane_rze chunk")?)?;
+        self.input.read(words.start, &mut kept)?;
         let planes = expand(map, &kept);
         let mut backwards = [0; CHUNK];
         if !run_widest(Elements::<32> { planes: &planes, from: 0, out: &mut backwards }) {
@@ -206,18 +228,11 @@ impl Blockwise for Planes {
     }
 
     fn decode(&self, start: u64, out: &mut [u8]) -> Result<()> {
-        let sections = self.sections()?;
-        let first = start / CHUNK as u64;
         let count = out.len().div_ceil(CHUNK);
-        let mut maps = ScratchBuffer::new(count * MAP)?;
-        let mut starts = ScratchBuffer::new(count * 4)?;
-        self.input.read(sections.maps + first * MAP as u64, &mut maps)?;
-        self.input.read(sections.starts + first * 4, &mut starts)?;
-        let places = maps.chunks_exact(MAP).zip(elements::<u32>(&starts));
-        for ((i, out), (map, start)) in (first..).zip(out.chunks_mut(CHUNK)).zip(places) {
-            self.chunk(sections, map, start, out).map_err(|e| e.within(format!("chunk {i}")))?;
-        }
-        Ok(())
+        let mut rest = out.chunks_mut(CHUNK);
+        self.chunks(start / CHUNK as u64, count, |map, words| {
+            rest.next().map_or(Ok(()), |out| self.chunk(map, words, out))
+        })
     }
 
     fn setup(&self) -> Setup {
@@ -225,7 +240,17 @@ impl Blockwise for Planes {
     }
 
     fn derivation(self: Arc<Self>) -> Option<Derivation> {
-        None
+        let input = Arc::clone(&self.input);
+        let chunks = move |chunks: Range<u64>| {
+            let mut stored = Vec::new();
+            self.chunks(chunks.start, to_usize(chunks.end - chunks.start, "bitplane_rze maps")?, |map, words| {
+                stored.push(StoredPlanes { map: map.first_chunk().copied().unwrap_or([0; MAP]), words });
+                Ok(())
+            })?;
+            Ok(stored)
+        };
+        let inverse = inverse::BitplaneRze { chunks: Arc::new(chunks) };
+        Some(Derivation { inverse: Inverse::BitplaneRze(inverse), input })
     }
 }
 

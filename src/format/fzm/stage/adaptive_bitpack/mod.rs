@@ -7,6 +7,7 @@
 mod batch;
 mod planes;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::DataType::{I16, I32};
@@ -18,6 +19,7 @@ use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::{to_u64, to_usize};
 use crate::codec::simd_dispatch::run_widest;
 use crate::error::{Error, Kind, Result};
+use crate::format::fzm::inverse::{self, Inverse};
 use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 use crate::once::Once;
 use planes::{Planes, Unpack};
@@ -47,7 +49,7 @@ const DEFAULT_BLOCK: u32 = 32;
 /// Elements of the largest block.
 const LARGEST_BLOCK: u32 = 1024;
 /// Blocks between two entries of the index.
-const STRIDE: u64 = 128;
+const STRIDE: u64 = inverse::AdaptiveBitpack::GROUP;
 /// Entries of the index whose metadata is read at a time.
 const BATCH: u64 = 64;
 
@@ -129,14 +131,14 @@ struct Unpacked {
     /// Bytes of the metadata of all blocks.
     metadata: u64,
     cx: Context,
-    /// Where every [`STRIDE`]-th block starts.
+    /// Where every [`STRIDE`]-th block starts, and where the last one ends.
     index: Once<ArrayStore>,
     windows: BlockWindows,
 }
 
 impl Unpacked {
     fn index(&self) -> Result<&ArrayStore> {
-        let bytes = 8 * self.blocks.div_ceil(STRIDE);
+        let bytes = 8 * (self.blocks.div_ceil(STRIDE) + 1);
         self.index.build(&self.cx.account, self.cx.build_limit(bytes), || self.scan(bytes))
     }
 
@@ -156,6 +158,7 @@ impl Unpacked {
             let why = format!("the blocks end at byte {at}, the stream at byte {}", self.input.len());
             return Err(Error::corrupt(why, "adaptive_bitpack blocks"));
         }
+        starts.write(8 * self.blocks.div_ceil(STRIDE), &at.to_le_bytes())?;
         Ok(starts)
     }
 
@@ -203,7 +206,19 @@ impl Blockwise for Unpacked {
     }
 
     fn derivation(self: Arc<Self>) -> Option<Derivation> {
-        None
+        let (planes, input) = (self.planes, Arc::clone(&self.input));
+        let groups = move |groups: Range<u64>| {
+            let index = self.index()?;
+            (groups.start..=groups.end).map(|group| index.entry(group)).collect()
+        };
+        let inverse = inverse::AdaptiveBitpack {
+            size: to_u64(planes.size),
+            block: to_u64(planes.block),
+            metadata: to_u64(planes.metadata()),
+            input: Arc::clone(&input),
+            groups: Arc::new(groups),
+        };
+        Some(Derivation { inverse: Inverse::AdaptiveBitpack(inverse), input })
     }
 }
 

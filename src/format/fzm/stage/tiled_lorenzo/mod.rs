@@ -18,7 +18,8 @@ use crate::account::decode_budget;
 use crate::bytes::{to_u64, to_usize};
 use crate::codec::simd_dispatch::{SimdLoop, SimdOps, run_widest};
 use crate::error::{Error, Kind, Result};
-use crate::format::fzm::stream::{Bricks, ByteStream, Setup};
+use crate::format::fzm::inverse::{self, Inverse, RunningSums};
+use crate::format::fzm::stream::{Bricks, ByteStream, Derivation, Setup};
 use shape::{Shape, Target};
 
 /// The stage type.
@@ -400,6 +401,21 @@ impl ByteStream for Untiled {
 
     fn setup(&self) -> Setup {
         Setup::None
+    }
+
+    fn derivation(self: Arc<Self>) -> Option<Derivation> {
+        let (size, Shape { dims, tile }) = (to_u64(self.size), self.shape);
+        let inverse = if let ([1, 1, _], [1, 1, span]) = (dims, tile) {
+            let sums = RunningSums { size, float: false, negabinary: false, span };
+            Inverse::Difference(inverse::Difference { sums, whole: self.len() })
+        } else {
+            // Bricks have the rank of the array.
+            let from = dims.iter().take_while(|n| **n == 1).count().min(2);
+            let brick = std::array::from_fn(|i| if i < from { 1 } else { self.brick[i] });
+            let brick = (!self.shape.is_contiguous(self.brick)).then_some(brick);
+            Inverse::TiledLorenzo(inverse::TiledLorenzo { size, dims, tile, brick })
+        };
+        Some(Derivation { inverse, input: Arc::clone(&self.input) })
     }
 }
 
