@@ -270,7 +270,7 @@ const LORENZO: u64 = 1 << 22;
 const CHUNK: u64 = 1 << 28;
 const OUTLIERS: u32 = 600_000;
 
-fn is_u32(at: u64, bytes: &[u8], want: impl Fn(u64) -> u32) -> bool {
+pub(crate) fn is_u32(at: u64, bytes: &[u8], want: impl Fn(u64) -> u32) -> bool {
     let (words, rest) = bytes.as_chunks::<4>();
     rest.is_empty() && (at / 4..).zip(words).all(|(i, word)| u32::from_le_bytes(*word) == want(i))
 }

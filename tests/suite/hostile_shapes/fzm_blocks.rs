@@ -1,6 +1,6 @@
 //! Shapes of FZM files whose last stages code blocks, tiles or chunks.
 
-use crate::fzm::{PAGE, chain, runs};
+use crate::fzm::{PAGE, chain, is_u32, runs};
 use crate::{MIB, Refusal, Shape, Want};
 
 pub(crate) const SHAPES: &[Shape] = &[
@@ -29,6 +29,22 @@ pub(crate) const SHAPES: &[Shape] = &[
         want: Want::Refused(Refusal::NoRoom),
     },
     Shape {
+        name: "fzm: tiles of 255 rows and one column, under a stage that reads rows",
+        make: tiles,
+        cache: MIB,
+        spill: 16 * MIB,
+        work: PAGE,
+        want: Want::Right(|at, bytes| is_u32(at, bytes, |i| 7 * (i / COLUMNS + 1) as u32)),
+    },
+    Shape {
+        name: "fzm: the same without spill",
+        make: tiles,
+        cache: MIB,
+        spill: 0,
+        work: MIB,
+        want: Want::Refused(Refusal::NoRoom),
+    },
+    Shape {
         name: "fzm: 256 MiB in chunks of the same words",
         make: || chunks(1 << 16),
         cache: MIB,
@@ -37,6 +53,11 @@ pub(crate) const SHAPES: &[Shape] = &[
         want: Want::Right(|_, bytes| bytes.iter().all(|&byte| byte == 0xFF)),
     },
 ];
+
+/// Rows of [`tiles`]: those of a tile.
+const ROWS: u64 = 255;
+/// Columns of [`tiles`].
+const COLUMNS: u64 = 1 << 13;
 
 fn adaptive_bitpack(block: u32, n: u64) -> Vec<u8> {
     [&[6, 0, 0, 0][..], &block.to_le_bytes(), &n.to_le_bytes()].concat()
@@ -53,6 +74,16 @@ fn rates(n: u64, block: u32) -> Vec<u8> {
     let (rle, stored) = rle(0, n);
     let elements = 4 * n * u64::from(block);
     chain(&[(24, adaptive_bitpack(block, elements)), rle], &stored, 4 * elements)
+}
+
+/// An array of sevens in tiles of one column.
+fn tiles() -> Vec<u8> {
+    let mut config = vec![6, 2, 1, ROWS as u8, 1, 0, 0, 0];
+    config.extend([COLUMNS as u32, ROWS as u32, 1].iter().flat_map(|n| n.to_le_bytes()));
+    let (rle, stored) = rle(7, ROWS * COLUMNS);
+    // What reads the rows: bits that are as many as an element has.
+    let bits = [&[2, 32][..], &(ROWS * COLUMNS).to_le_bytes()].concat();
+    chain(&[(7, bits), (25, config), rle], &stored, 4 * ROWS * COLUMNS)
 }
 
 /// `n` chunks with all bits set, which share their words.

@@ -1,11 +1,13 @@
 //! `TiledLorenzo` (type 25): differences inside of tiles, which are stored one after the other.
 //!
 //! Reference: `TiledLorenzo`. Tiles are independent and their places follow from the dimensions, so that a window
-//! decodes the tiles that its rows cross. Tiles at the end of a dimension are stored whole.
+//! decodes the tiles that its rows cross. Tiles at the end of a dimension are stored whole. Of tall tiles in wide arrays,
+//! a window of rows would decode far more than itself: the first one decodes the array, once.
 #![forbid(unsafe_code)]
-#![allow(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
 
+mod kernel;
 mod shape;
+mod whole;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,11 +18,13 @@ use super::scratch::ScratchBuffer;
 use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::account::decode_budget;
 use crate::bytes::{to_u64, to_usize};
-use crate::codec::simd_dispatch::{SimdLoop, SimdOps, run_widest};
+use crate::codec::simd_dispatch::run_widest;
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::inverse::{self, Inverse, RunningSums};
 use crate::format::fzm::stream::{Bricks, ByteStream, Derivation, Setup};
+use kernel::{Rows, Sums, sum_up};
 use shape::{Shape, Target};
+use whole::Whole;
 
 /// The stage type.
 pub(super) const TYPE: StageType = StageType {
@@ -154,13 +158,14 @@ impl Stage for TiledLorenzo {
         self.dims[2] == 0
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, _cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>> {
         let [input] = exactly(outputs)?;
         let size = to_u64(self.ty.size());
         let shape =
             if input.is_empty() { Shape { dims: [1, 1, 0], tile: self.tile } } else { self.shape(input.len() / size)? };
         let sum = if self.ty == I16 { sum_up::<2> } else { sum_up::<4> };
-        Ok(vec![Arc::new(Untiled { input, shape, brick: shape.brick(size), size: self.ty.size(), sum })])
+        let array = Untiled { input, shape, brick: shape.brick(size), size: self.ty.size(), sum };
+        Ok(vec![if shape.is_wide_and_tall(size) { Arc::new(Whole::new(Arc::new(array), cx)) } else { Arc::new(array) }])
     }
 }
 
@@ -177,61 +182,6 @@ struct Untiled {
 
 /// Elements that are summed together, at most; at least four tiles.
 const GROUP: usize = 4096;
-
-/// The sums of whole tiles, and their shape.
-struct Sums<'a> {
-    tile: [usize; 3],
-    sums: &'a mut [i32],
-}
-
-fn sum_up<const SIZE: usize>(sums: Sums, stored: &[u8]) {
-    run_widest(SumUp::<SIZE> { sums, stored });
-}
-
-struct SumUp<'a, const SIZE: usize> {
-    sums: Sums<'a>,
-    stored: &'a [u8],
-}
-
-impl<const SIZE: usize> SimdLoop for SumUp<'_, SIZE> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self, vectors: impl SimdOps) {
-        let Sums { tile: [tz, ty, tx], sums } = self.sums;
-        for (own, stored) in sums.iter_mut().zip(self.stored.as_chunks::<SIZE>().0) {
-            // The upper half of a short element does not reach the lower one.
-            let low = u16::from_le_bytes([stored[0], stored[1]]);
-            let high = if SIZE == 4 { u16::from_le_bytes([stored[SIZE - 2], stored[SIZE - 1]]) } else { 0 };
-            *own = (u32::from(high) << 16 | u32::from(low)) as i32;
-        }
-        // The corners of planes, then the starts of rows, then the rows.
-        let (row, plane) = (tx, tx * ty);
-        for own in sums.chunks_exact_mut(tz * plane) {
-            let mut corner = 0_i32;
-            for plane in own.chunks_exact_mut(plane) {
-                corner = corner.wrapping_add(plane[0]);
-                let mut start = 0_i32;
-                for (y, row) in plane.chunks_exact_mut(row).enumerate() {
-                    start = if y == 0 { corner } else { start.wrapping_add(row[0]) };
-                    row[0] = start;
-                }
-            }
-        }
-        match tx {
-            4 => sums.as_chunks_mut::<4>().0.iter_mut().for_each(sum_row),
-            _ => vectors.running_sums(sums, tx),
-        }
-    }
-}
-
-/// Replaces a short row by its sums.
-#[inline(always)]
-fn sum_row([a, b, c, d]: &mut [i32; 4]) {
-    let front = a.wrapping_add(*b);
-    (*c, *d) = (front.wrapping_add(*c), front.wrapping_add(c.wrapping_add(*d)));
-    *b = front;
-}
 
 impl Untiled {
     /// Elements of the array.
@@ -283,7 +233,7 @@ impl Untiled {
                 let Some(out) = to.row(z, y, first..end, self.size)? else { continue };
                 let own = (i as u64 * ty + j as u64) * tx;
                 let rows = sums.chunks_exact(elements).map(|tile| &tile[own as usize..][..tx as usize]);
-                run_widest(Rows { rows, skip: (first - x) as usize, size: self.size, out });
+                run_widest(Rows { sums: rows, skip: (first - x) as usize, size: self.size, out });
             }
         }
         Ok(())
@@ -311,48 +261,6 @@ impl Untiled {
             (at, rest) = (at + n, tail);
         }
         Ok(())
-    }
-}
-
-/// Writes the rows of tiles one after the other, without the first elements.
-struct Rows<'a, I> {
-    rows: I,
-    skip: usize,
-    size: usize,
-    out: &'a mut [u8],
-}
-
-impl<'a, I: Iterator<Item = &'a [i32]>> SimdLoop for Rows<'_, I> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self, _: impl SimdOps) {
-        match self.size {
-            2 => self.write(|sum| (sum as u16).to_le_bytes()),
-            _ => self.write(i32::to_le_bytes),
-        }
-    }
-}
-
-impl<'a, I: Iterator<Item = &'a [i32]>> Rows<'_, I> {
-    #[inline(always)]
-    fn write<const SIZE: usize>(self, bytes: impl Fn(i32) -> [u8; SIZE]) {
-        let Self { rows, mut skip, out, .. } = self;
-        let (mut out, _) = out.as_chunks_mut::<SIZE>();
-        for row in rows {
-            let row = &row[std::mem::take(&mut skip).min(row.len())..];
-            let (own, rest) = out.split_at_mut(row.len().min(out.len()));
-            out = rest;
-            // Rows of the usual tiles are too short for a loop.
-            if let (Ok(row), Ok(own)) = (<&[i32; 8]>::try_from(row), <&mut [[u8; SIZE]; 8]>::try_from(&mut *own)) {
-                *own = row.map(&bytes);
-            } else if let (Ok(row), Ok(own)) = (<&[i32; 4]>::try_from(row), <&mut [[u8; SIZE]; 4]>::try_from(&mut *own))
-            {
-                *own = row.map(&bytes);
-            } else {
-                own.iter_mut().zip(row).for_each(|(own, sum)| *own = bytes(*sum));
-            }
-        }
     }
 }
 

@@ -9,6 +9,8 @@ use crate::error::{Error, Result};
 const BAND: u64 = 4 << 20;
 /// Bricks of wider arrays have about this many bytes.
 const BRICK: u64 = 1 << 20;
+/// Rows of the largest tile that is decoded for one of them.
+const TALL: u64 = 32;
 
 /// Dimensions, slowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,15 +30,29 @@ impl Shape {
     /// Elements of a brick, for elements of `size` bytes: whole tiles; no more than the array along a dimension that
     /// it covers.
     pub(super) fn brick(&self, size: u64) -> [u64; 3] {
-        let [tz, ty, tx] = self.tile;
+        let [tz, ty, _] = self.tile;
         let whole: [u64; 3] = std::array::from_fn(|i| self.grid()[i].saturating_mul(self.tile[i]).max(1));
         let [_, ny, nx] = whole;
         let rows = (tz * ty * size).saturating_mul(nx);
         if rows > BAND {
-            return [tz, ty, (BRICK / (tz * ty * tx * size)).max(1) * tx];
+            return self.row_brick(size);
         }
         let fits = |bytes: u64| bytes / rows * ty;
         [tz, if ny <= fits(BAND) { ny } else { fits(BRICK).max(ty) }, nx]
+    }
+
+    /// Whether a few elements of a row cost many times as many, and a band is too large to be decoded for them.
+    pub(super) fn is_wide_and_tall(&self, size: u64) -> bool {
+        let [tz, ty, tx] = self.tile;
+        let [_, ny, nx] = self.dims;
+        let planes = if tz == 1 { ty.saturating_mul(nx) } else { tz.saturating_mul(ny).saturating_mul(nx) };
+        tz * ty > TALL && planes.max(tx).saturating_mul(size) > BRICK
+    }
+
+    /// Elements of the largest brick of one row of tiles, for elements of `size` bytes.
+    pub(super) fn row_brick(&self, size: u64) -> [u64; 3] {
+        let [tz, ty, tx] = self.tile;
+        [tz, ty, (BRICK / (tz * ty * tx * size)).max(1) * tx]
     }
 
     /// Whether bricks are contiguous ranges of the array.

@@ -64,6 +64,7 @@ fn every_rank_and_tile_decodes_as_written() {
 #[test]
 fn wide_arrays_have_bricks_of_whole_tiles() {
     for (rank, tile, dim) in [
+        (2, [1, 255, 1], [5001, 300, 1]),
         (2, [8, 8, 1], [140_001, 11, 1]),
         (3, [4, 4, 4], [600, 500, 7]),
         (3, [8, 1, 16], [4099, 30, 18]),
