@@ -60,6 +60,9 @@ const CHAINS: &[Chain] = &[
     chain("lorenzo_quant:eb=1e-2,radius=128,zigzag=1,bitpack:bits=8", Dtype::F32, 1, 4, None),
     chain("lorenzo_quant:eb=1e-2,rle", Dtype::F32, 1, 4, Some(4.0)),
     chain("lorenzo_quant:eb=1e-2,radius=512,zigzag=1,huffman", Dtype::F32, 1, 4, Some(4.0)),
+    chain("lorenzo_quant:eb=1e-3,zigzag=1,bitplane_rze", Dtype::F32, 1, 4, None),
+    chain("quantizer:linear=1,code=u32,lorenzo:t=i32,block=32,adaptive_bitpack:t=i32", Dtype::F32, 1, 4, None),
+    chain("quantizer:linear=1,code=u32,tiled_lorenzo:t=i32,adaptive_bitpack:t=i32", Dtype::F32, 3, 4, None),
 ];
 
 impl Chain {
