@@ -26,6 +26,8 @@ pub mod config;
 mod difference;
 mod ginterp;
 mod gpulz;
+#[cfg(test)]
+mod hostile;
 mod huffman;
 mod kogge_stone;
 mod lc;
