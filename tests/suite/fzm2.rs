@@ -30,7 +30,7 @@ fn cases(dir: &str, prefix: &str) -> Vec<Value> {
     for entry in fs::read_dir(corpus(dir)).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if name.starts_with(prefix) && name.ends_with(".json") {
+        if name.starts_with(prefix) && path.extension().is_some_and(|suffix| suffix == "json") {
             let manifest: Vec<Value> = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
             cases.extend(manifest);
         }
