@@ -6,7 +6,7 @@ use std::io::Write;
 use super::report::{self, Failure, Outcome};
 use super::size;
 use crate::archive::memory;
-use crate::format::fzm::device::STAGES;
+use crate::format::FORMATS;
 use crate::fs::doctor::{self, State};
 use crate::gpu;
 
@@ -31,7 +31,8 @@ pub(super) fn run(out: &mut dyn Write) -> Outcome {
         Err(why) => ("GPU", "none", format!("{why}; the CPU decodes")),
     });
 
-    let kernels = STAGES.join(", ");
+    let kernels: Vec<&str> = FORMATS.iter().flat_map(|format| format.kernels).copied().collect();
+    let kernels = kernels.join(", ");
     lines.push(("kernels", "", format!("{kernels}; the CPU decodes FZM files with other stages, see `fzmfs info`")));
 
     let width = lines.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or(0);

@@ -12,7 +12,7 @@ use std::arch::x86_64::{
     _mm512_storeu_si512,
 };
 
-use super::range_ans::{LANES, Lanes, PAD, SLOTS, START, Slots};
+use super::ans_lanes::{LANES, Lanes, PAD, SLOTS, START, Slots};
 
 /// States per vector.
 const HALF: usize = LANES / 2;

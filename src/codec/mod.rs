@@ -9,6 +9,7 @@
 //! Each decoder has one portable definition; on x86-64 the kernels in `avx2`, `avx512`, `avx512_ans` and `vbmi2` do the
 //! bulk of the work if the processor supports them, and tests check that all give the same bytes.
 
+mod ans_lanes;
 pub mod bit_fields;
 pub mod bit_planes;
 pub mod bitmap_merge;

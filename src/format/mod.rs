@@ -74,6 +74,8 @@ pub struct Format {
     pub detect: fn(&Input) -> bool,
     /// Parses the structure; decodes nothing.
     pub open: fn(&Input, &Options) -> Result<Arc<dyn Container>>,
+    /// The parts of a file that a GPU decodes, by name.
+    pub kernels: &'static [&'static str],
 }
 
 /// The user's input: a file, or a directory that is one container (a sparse Blosc2 frame).

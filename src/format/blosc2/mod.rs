@@ -66,7 +66,7 @@ pub(super) use chunk_store::INDEX;
 
 /// The entry in the table of formats.
 pub(super) const FORMAT: Format =
-    Format { name: info::NAME, extensions: &["b2frame", "b2nd", "b2e", "b2z"], detect, open };
+    Format { name: info::NAME, extensions: &["b2frame", "b2nd", "b2e", "b2z"], detect, open, kernels: &[] };
 
 fn detect(input: &Input) -> bool {
     match &input.source {

@@ -9,7 +9,6 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::stream::ByteStream;
 use crate::error::Result;
 
 /// How a stream is computed from its input, the stream of the stage's first forward output.
@@ -260,6 +259,9 @@ impl fmt::Debug for Huffman {
     }
 }
 
+/// Reads a range of a stream.
+pub type ReadBytes = dyn Fn(Range<u64>) -> Result<Vec<u8>> + Send + Sync;
+
 /// Returns, for a range of groups, where each starts in the input; then one more entry for the end of the last.
 pub type FindGroups = dyn Fn(Range<u64>) -> Result<Vec<u64>> + Send + Sync;
 
@@ -272,8 +274,8 @@ pub struct AdaptiveBitpack {
     pub block: u64,
     /// Bytes of a block's metadata: 1, or 2 if the first element may be stored apart.
     pub metadata: u64,
-    /// The input, which starts with the metadata of all blocks.
-    pub input: Arc<dyn ByteStream>,
+    /// Reads a range of the input, which starts with the metadata of all blocks.
+    pub read: Arc<ReadBytes>,
     /// The groups of [`AdaptiveBitpack::GROUP`] blocks.
     pub groups: Arc<FindGroups>,
 }

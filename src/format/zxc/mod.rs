@@ -65,6 +65,7 @@ pub(super) const FORMAT: Format = Format {
     extensions: &["zxc"],
     detect: |input| input.head.starts_with(&MAGIC) || input.head.starts_with(&OLD_MAGIC),
     open,
+    kernels: &[],
 };
 
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {

@@ -9,7 +9,6 @@ use std::ops::Range;
 use super::fallback::{Fallback, OpResult};
 use super::job::{Job, Span};
 use super::op::DeviceOp;
-use super::plan::upload;
 use crate::format::fzm::inverse::AdaptiveBitpack;
 use crate::gpu::{Arg, Kernel, Memory};
 
@@ -39,14 +38,14 @@ impl DeviceOp for AdaptiveBitpack {
         }
         let starts = job.upload(&starts)?;
         let own = |at: u64| at.div_ceil(self.block * self.size) * self.metadata;
-        let metadata = upload(job, &*self.input, own(window.start)..own(window.end))?;
+        let metadata = job.upload(&(self.read)(own(window.start)..own(window.end))?)?;
         let out = job.span(window)?;
         let name = if self.size == 2 { "adaptive_bitpack_2" } else { "adaptive_bitpack_4" };
         let args = [
             input.arg(),
             Arg::U64(input.len()),
             Arg::Memory(&starts, 0),
-            metadata.arg(),
+            Arg::Memory(&metadata, 0),
             out.arg(),
             Arg::U64(out.len() / self.size),
             Arg::U32(self.block as u32),

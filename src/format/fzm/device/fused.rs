@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use super::fallback::OpResult;
 use super::job::{Job, Span};
-use super::op::DeviceOp;
-use super::plan;
+use super::op::{self, DeviceOp};
 use super::rze::{CHUNK, THREADS};
 use crate::format::fzm::inverse::{Inverse, LorenzoQuant, Rze};
 use crate::format::fzm::stream::{ByteStream, Derivation};
@@ -35,7 +34,7 @@ pub(super) fn fuse(derivation: &Derivation) -> Option<OpAndInput> {
         return Some((Box::new(FusedBitshuffle { rze, width }), input));
     }
     let Inverse::LorenzoQuant(quant) = &derivation.inverse else { return None };
-    let below = plan::derivation(&derivation.input).filter(|_| quant.is_line())?;
+    let below = op::derivation(&derivation.input).filter(|_| quant.is_line())?;
     let (rze, _, input) = chunks(&below).filter(|(_, width, _)| *width == quant.code)?;
     let line = FusedRank1 { quant: quant.clone(), rze, codes: derivation.input.len() };
     Some((Box::new(line), input))
@@ -45,7 +44,7 @@ pub(super) fn fuse(derivation: &Derivation) -> Option<OpAndInput> {
 fn chunks(derivation: &Derivation) -> Option<(Rze, u64, Arc<dyn ByteStream>)> {
     let Inverse::Bitshuffle(shuffle) = &derivation.inverse else { return None };
     // 8-byte elements need more registers than available.
-    let below = plan::derivation(&derivation.input).filter(|_| shuffle.block == CHUNK && shuffle.width < 8)?;
+    let below = op::derivation(&derivation.input).filter(|_| shuffle.block == CHUNK && shuffle.width < 8)?;
     let Inverse::Rze(rze) = below.inverse else { return None };
     Some((rze, shuffle.width, below.input))
 }

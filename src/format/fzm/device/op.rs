@@ -2,9 +2,13 @@
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::fallback::OpResult;
 use super::job::{Job, Span};
+use crate::error::Kind;
+use crate::format::fzm::inverse::Inverse;
+use crate::format::fzm::stream::{ByteStream, Derivation};
 use crate::gpu::Memory;
 
 /// The inverse of one or several stages on a device.
@@ -45,4 +49,17 @@ pub(super) trait DeviceOp: Send + Sync {
     /// # Errors
     /// Fails with [`Fallback::Device`] if the device fails, with [`Fallback::Invalid`] if the host finds invalid input.
     fn run(&self, job: &mut Job, input: &Span, kept: &[Memory], window: Range<u64>) -> OpResult<Span>;
+}
+
+/// How `stream` is computed from its input, unless that, of which some must be read, says that it is not.
+pub(super) fn derivation(stream: &Arc<dyn ByteStream>) -> Option<Derivation> {
+    let derivation = Arc::clone(stream).derivation()?;
+    match &derivation.inverse {
+        // Chunks of words of 4 bytes, which the configuration does not tell from those of bytes.
+        Inverse::Rze(rze) => match (rze.chunks)(0..0) {
+            Err(e) if matches!(e.kind(), Kind::Unsupported(_)) => None,
+            _ => Some(derivation),
+        },
+        _ => Some(derivation),
+    }
 }

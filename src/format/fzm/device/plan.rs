@@ -12,9 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::fallback::{Fallback, OpResult};
 use super::fused::{self, Fusing};
 use super::job::{Job, Span};
-use super::op::DeviceOp;
+use super::op::{DeviceOp, derivation};
 use crate::bytes::{to_u64, to_usize};
-use crate::error::Kind;
 use crate::format::fzm::inverse::Inverse;
 use crate::format::fzm::stream::{ByteStream, Derivation};
 use crate::gpu::{Device, DeviceError, Memory, Queue};
@@ -180,19 +179,6 @@ impl PlanNode {
     }
 }
 
-/// How `stream` is computed from its input, unless that, of which some must be read, says that it is not.
-pub(super) fn derivation(stream: &Arc<dyn ByteStream>) -> Option<Derivation> {
-    let derivation = Arc::clone(stream).derivation()?;
-    match &derivation.inverse {
-        // Chunks of words of 4 bytes, which the configuration does not tell from those of bytes.
-        Inverse::Rze(rze) => match (rze.chunks)(0..0) {
-            Err(e) if matches!(e.kind(), Kind::Unsupported(_)) => None,
-            _ => Some(derivation),
-        },
-        _ => Some(derivation),
-    }
-}
-
 /// Whether reading `stream` decodes nothing.
 pub(in crate::format::fzm) fn is_read(stream: &dyn ByteStream) -> bool {
     stream.is_stored() || stream.is_empty()
@@ -244,7 +230,7 @@ const LARGEST: u64 = 64 << 20;
 const STRIDE: u64 = 1 << 20;
 
 /// Reads `range` of `stream` and uploads it.
-pub(super) fn upload(job: &mut Job, stream: &dyn ByteStream, range: Range<u64>) -> OpResult<Span> {
+fn upload(job: &mut Job, stream: &dyn ByteStream, range: Range<u64>) -> OpResult<Span> {
     let span = job.span(range.clone())?;
     let mut buffer = vec![0; to_usize(STRIDE.min(span.len()), "window")?];
     let mut at = range.start;

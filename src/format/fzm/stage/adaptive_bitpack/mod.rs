@@ -4,7 +4,6 @@
 //! all lie in front of them: the first read computes the start of every 128th block.
 #![forbid(unsafe_code)]
 
-mod batch;
 mod planes;
 
 use std::ops::Range;
@@ -211,11 +210,17 @@ impl Blockwise for Unpacked {
             let index = self.index()?;
             (groups.start..=groups.end).map(|group| index.entry(group)).collect()
         };
+        let metadata = Arc::clone(&input);
+        let read = move |range: Range<u64>| {
+            let mut bytes = vec![0; to_usize(range.end.saturating_sub(range.start), "metadata")?];
+            metadata.read(range.start, &mut bytes)?;
+            Ok(bytes)
+        };
         let inverse = inverse::AdaptiveBitpack {
             size: to_u64(planes.size),
             block: to_u64(planes.block),
             metadata: to_u64(planes.metadata()),
-            input: Arc::clone(&input),
+            read: Arc::new(read),
             groups: Arc::new(groups),
         };
         Some(Derivation { inverse: Inverse::AdaptiveBitpack(inverse), input })

@@ -1,3 +1,5 @@
+//! ANS: streams of the writer, broken ones, and windows.
+
 use fzm_writer::{Dtype, field};
 
 use crate::format::fzm::stage::testing::{

@@ -1,3 +1,5 @@
+//! CDF97 and its outlier correction: arrays of the writer, of every rank, in memory and spilled.
+
 use std::sync::Arc;
 
 use fzm_writer::{Dtype, field};

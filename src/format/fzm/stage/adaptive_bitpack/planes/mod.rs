@@ -5,7 +5,8 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "the parts of a kernel become part of what runs it")]
 
-use super::batch;
+mod batch;
+
 use crate::codec::simd_dispatch::{SimdLoop, SimdOps};
 
 /// What is the same for all blocks.

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "the parts of a kernel become part of what runs it")]
 
-use super::planes::{Form, Planes, little};
+use super::{Form, Planes, little};
 use crate::codec::bit_planes::LINE;
 use crate::codec::simd_dispatch::SimdOps;
 
