@@ -169,7 +169,8 @@ fn the_presets_of_the_writer_are_those_of_the_library() {
         let shape = [12, 24, 128][3 - rank..].to_vec();
         let source =
             Source { dtype: Dtype::F32, bytes: field::smooth(Dtype::F32, &shape, 0.02, 1), shape: shape.clone() };
-        let pipeline = Pipeline::parse(text, std::slice::from_ref(&source)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let text = text.replace("SHAPE", &shape.iter().map(u32::to_string).collect::<Vec<_>>().join("x"));
+        let pipeline = Pipeline::parse(&text, std::slice::from_ref(&source)).unwrap_or_else(|e| panic!("{name}: {e}"));
         let run = pipeline.run(vec![source], true).unwrap_or_else(|e| panic!("{name}: {e}"));
         let form = Form::default();
         let made = open(run.file(&form).to_vec(), &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));

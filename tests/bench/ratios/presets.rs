@@ -33,7 +33,9 @@ fn shape(rank: usize, elements: u32) -> Vec<u32> {
 
 pub(super) fn run() {
     for (name, stages, rank) in PRESETS {
-        let content = content(file(stages, &shape(*rank, (size() / 4) as u32)));
+        let shape = shape(*rank, (size() / 4) as u32);
+        let named = shape.iter().map(u32::to_string).collect::<Vec<_>>().join("x");
+        let content = content(file(&stages.replace("SHAPE", &named), &shape));
         let blob = match &content {
             Content::Blob(blob) => blob,
             Content::Grid(grid) => &grid.blob,

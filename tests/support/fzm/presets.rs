@@ -2,7 +2,7 @@
 //!
 //! Descriptions in the grammar of [`spec`](crate::spec); bounds and radii are those of the presets.
 
-/// Name, description, and rank of the arrays that the benchmarks give it.
+/// Name, description, in which SHAPE stands for the shape of the array, and rank of the arrays that the benchmarks give it.
 pub const PRESETS: &[(&str, &str, usize)] = &[
     ("cusz", "lorenzo_quant:eb=1e-4,mode=noa,radius=512,zigzag=1,config=64,ports=3,huffman:bklen=1024", 2),
     (
@@ -97,7 +97,7 @@ pub const PRESETS: &[(&str, &str, usize)] = &[
     (
         "sperr_gpu",
         "cdf97,quantizer:eb=1e-4,code=u32,linear=1,config=72,cdf97_outlier_correct:from=input0+1,eb=1e-4,primary=1,\
-         speck2d:from=2.codes",
+         speck2d:from=2.codes,shape=SHAPE",
         2,
     ),
 ];

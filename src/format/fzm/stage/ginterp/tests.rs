@@ -1,3 +1,5 @@
+//! GInterp: arrays of the writer, broken streams, and windows.
+
 use fzm_writer::{Dtype, field};
 
 use super::spline::Case::{Back, Before, Cubic, Front, Linear};

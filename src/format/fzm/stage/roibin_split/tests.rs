@@ -1,3 +1,5 @@
+//! ROIBinSplit: fields of the writer, boxes that overlap, and windows.
+
 use fzm_writer::{Dtype, field};
 
 use crate::format::fzm::stage::testing::{inverse, inverse_error, parse_error, round_trip, windows_agree};

@@ -1,3 +1,5 @@
+//! SPECK2D: planes of the writer, broken trees, and windows.
+
 use std::sync::Arc;
 
 use fzm_writer::Dtype;
