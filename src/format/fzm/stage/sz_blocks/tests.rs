@@ -1,3 +1,5 @@
+//! `SZx` and `SZp`: arrays of the writer, broken streams, and windows.
+
 use fzm_writer::{Dtype, field};
 
 use crate::format::fzm::stage::testing::{Random, inverse, inverse_error, parse_error, round_trip, windows_agree};

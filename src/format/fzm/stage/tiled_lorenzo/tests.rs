@@ -1,3 +1,5 @@
+//! `TiledLorenzo`: arrays of every rank and tile, and windows of them.
+
 use fzm_writer::{Dtype, field};
 
 use super::super::testing::{Memory, Random, assert_bricks, inverse, inverse_error, parse_error, round_trip, whole};
