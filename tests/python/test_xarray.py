@@ -147,7 +147,7 @@ def test_what_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
 
 def test_an_array_that_cannot_be_opened_is_left_out_with_a_warning() -> None:
     path = DATA / "ztensor/bad/bad-01-endian.zt"
-    with pytest.warns(UserWarning, match="is not a byte order"):
+    with pytest.warns(UserWarning, match="is unknown to fzmfs"):
         dataset = opened(path)
     assert len(dataset.attrs["fzmfs_left_out"]) == 1
 
