@@ -16,6 +16,7 @@ mod blob;
 mod describe;
 pub mod device;
 mod diagram;
+mod error_context;
 mod graph;
 mod header;
 pub mod inverse;
@@ -25,7 +26,6 @@ pub mod stage;
 pub mod stream;
 mod tree;
 mod warmup;
-mod wrapped;
 
 use std::sync::Arc;
 

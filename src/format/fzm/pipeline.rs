@@ -19,12 +19,12 @@ use crate::format::{Array, BlobRef, Content, FileExtent, Options};
 use crate::source::Source;
 
 use super::blob;
+use super::error_context::{ErrorContext, WithErrorContext};
 use super::graph::{Graph, Origin, Port};
 use super::header::{AT_DATA_CHECKSUM, AT_SOURCE_SIZES, BufferEntry, Header, StageInfo};
 use super::segment::Segment;
-use super::stage::{self, Context, DataType, Stage};
+use super::stage::{self, Context, DataType, Part, Stage};
 use super::stream::{ByteStream, Setup};
-use super::wrapped::{ErrorContext, Prefix, WithErrorContext};
 
 /// A parsed file: tables, stages, graph, and the inverse of every stage.
 pub(super) struct Pipeline {
@@ -235,7 +235,7 @@ impl Pipeline {
     /// `stream` up to the length that the header gives.
     fn without_surplus(&self, stream: Arc<dyn ByteStream>) -> Arc<dyn ByteStream> {
         match self.header.source_sizes.iter().copied().filter(|&size| size < stream.len()).max() {
-            Some(len) => Arc::new(Prefix { stream, len }),
+            Some(len) => Arc::new(Part { stream, at: 0, len }),
             None => stream,
         }
     }

@@ -7,10 +7,9 @@
 use std::sync::Arc;
 
 use super::config::{Config, Field, Layout};
-use super::{Context, DataType, Family, Stage, StageType, exactly};
-use crate::bytes::to_u64;
-use crate::error::{Error, Result};
-use crate::format::fzm::stream::{ByteStream, Setup};
+use super::{Context, DataType, Family, Part, Stage, StageType, exactly};
+use crate::error::Result;
+use crate::format::fzm::stream::ByteStream;
 
 /// The stage type.
 pub(super) const TYPE: StageType = StageType {
@@ -102,41 +101,9 @@ impl Stage for Merge {
         let mut piece = |&len: &u64| {
             let at = from;
             from += len;
-            Arc::new(Piece { merged: Arc::clone(&merged), at, len }) as Arc<dyn ByteStream>
+            Arc::new(Part { stream: Arc::clone(&merged), at, len }) as Arc<dyn ByteStream>
         };
         Ok(self.sizes.iter().map(&mut piece).collect())
-    }
-}
-
-/// A range of the merged stream.
-struct Piece {
-    merged: Arc<dyn ByteStream>,
-    at: u64,
-    len: u64,
-}
-
-impl ByteStream for Piece {
-    fn len(&self) -> u64 {
-        self.len
-    }
-
-    fn unit(&self) -> u64 {
-        self.merged.unit()
-    }
-
-    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        if at.checked_add(to_u64(dst.len())).is_none_or(|end| end > self.len) {
-            return Err(Error::corrupt("a window ends after its piece", "merge"));
-        }
-        self.merged.read(self.at + at, dst)
-    }
-
-    fn setup(&self) -> Setup {
-        self.merged.setup()
-    }
-
-    fn is_whole(&self) -> bool {
-        self.merged.is_whole()
     }
 }
 

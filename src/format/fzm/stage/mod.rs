@@ -36,6 +36,7 @@ mod lorenzo;
 mod lorenzo_quant;
 mod merge;
 mod outliers;
+mod part;
 mod pass_through;
 mod quantizer;
 mod rle;
@@ -60,6 +61,7 @@ use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 
 use config::{Config, Layout};
+pub(super) use part::Part;
 pub use types::DataType;
 use unknown::Unknown;
 

@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use super::{BATCH, Front, fill, passes, whole};
+use super::{BATCH, fill, passes, whole};
 use crate::bytes::to_usize;
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::stage::array_store::ArrayStore;
 use crate::format::fzm::stage::config::{Config, Field, Layout};
 use crate::format::fzm::stage::scratch::ScratchBuffer;
 use crate::format::fzm::stage::types::{Element, Float, elements};
-use crate::format::fzm::stage::{Context, DataType, Family, Stage, StageType, exactly};
+use crate::format::fzm::stage::{Context, DataType, Family, Part, Stage, StageType, exactly};
 use crate::format::fzm::stream::ByteStream;
 
 /// Stage type 41.
@@ -105,7 +105,7 @@ impl Stage for Correct {
             return Err(Error::new(Kind::Truncated { need: len, have: codes.len() }, "codes"));
         }
         let (step, dims) = (2.0 * self.bound, [1, self.ny, self.nx]);
-        let front = Front { stream: Arc::clone(&codes), len };
+        let front = Part { stream: Arc::clone(&codes), at: 0, len };
         let field = whole(len, 4, cx, move |cx| {
             let mut store = ArrayStore::new(len, &cx.account, "array")?;
             fill(&mut store, |at, own| {

@@ -186,31 +186,3 @@ impl ByteStream for Whole {
         true
     }
 }
-
-/// The first `len` bytes of a stream.
-struct Front {
-    stream: Arc<dyn ByteStream>,
-    len: u64,
-}
-
-impl ByteStream for Front {
-    fn len(&self) -> u64 {
-        self.len
-    }
-
-    fn unit(&self) -> u64 {
-        self.stream.unit()
-    }
-
-    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.stream.read(at, dst)
-    }
-
-    fn setup(&self) -> Setup {
-        self.stream.setup()
-    }
-
-    fn is_whole(&self) -> bool {
-        self.stream.is_whole()
-    }
-}

@@ -1,4 +1,4 @@
-//! Streams that a pipeline wraps around those of its stages: errors with their place in the file, and a shorter end.
+//! The errors of a stage, with their place in the file.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -7,7 +7,6 @@ use crate::account::{Account, decode_budget};
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Result};
 
-use super::inverse::{self, Inverse};
 use super::stream::{Bricks, ByteStream, Derivation, Setup};
 
 /// Where to locate errors of a stage that carry no offset.
@@ -47,41 +46,6 @@ impl WithErrorContext {
     /// Runs `read`, which fills `len` bytes.
     fn request(&self, len: usize, read: impl FnOnce() -> Result<()>) -> Result<()> {
         decode_budget::request(&self.account, to_u64(len), read).map_err(|e| self.context.add_to(e))
-    }
-}
-
-/// The beginning of a stream.
-pub(super) struct Prefix {
-    pub(super) stream: Arc<dyn ByteStream>,
-    pub(super) len: u64,
-}
-
-impl ByteStream for Prefix {
-    fn len(&self) -> u64 {
-        self.len
-    }
-
-    fn unit(&self) -> u64 {
-        self.stream.unit()
-    }
-
-    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.stream.read(at, dst)
-    }
-
-    fn setup(&self) -> Setup {
-        self.stream.setup()
-    }
-
-    fn is_whole(&self) -> bool {
-        self.stream.is_whole()
-    }
-
-    fn derivation(self: Arc<Self>) -> Option<Derivation> {
-        let input = Arc::clone(&self.stream);
-        // If the stage has no kernel, neither has its prefix.
-        Arc::clone(&input).derivation()?;
-        Some(Derivation { inverse: Inverse::Prefix(inverse::Prefix), input })
     }
 }
 
