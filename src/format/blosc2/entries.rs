@@ -151,7 +151,7 @@ fn fails(error: Error) -> Content {
     Content::Computed { len: None, make: Arc::new(move |_| Err(error.clone())) }
 }
 
-/// What stands for a directory whose content is unknown because of `error`: a file that fails with it, so that the
+/// The entry of a directory whose content is unknown because of `error`: a file that fails with it, so that the
 /// directory around it can be listed, and its files are not taken for missing ones.
 pub(super) fn unknown_directory(error: &Error) -> Node {
     File::new(fails(error.clone())).into()

@@ -80,7 +80,7 @@ pub(super) enum UnknownPart {
 }
 
 impl UnknownPart {
-    /// What has no known meaning in `blosc2_flags2`, in `blosc2_flags`, or as the special type in the latter.
+    /// Bits without a known meaning in `blosc2_flags2` and `blosc2_flags`, and an unknown special type in the latter.
     fn of(flags2: u8, flags: u8, special: u8) -> Option<Self> {
         match (flags2 & !1, flags & 0x04, special) {
             (0, 0, 0..=4) => None,

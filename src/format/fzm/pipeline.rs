@@ -110,7 +110,7 @@ impl Pipeline {
         })
     }
 
-    /// What the inverse of a stage gives for one of its inputs.
+    /// The inverse of a stage, for one of its inputs.
     pub(super) fn inverse(&self, input: Port) -> Option<Result<&Buffer>> {
         match self.inverses.get(input.stage)? {
             Ok(buffers) => buffers.get(input.port).map(Ok),

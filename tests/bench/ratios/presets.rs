@@ -7,7 +7,7 @@ use super::decode::{content, decode, file};
 use super::random::cold;
 use super::{figure, interleaved, median, rate, row, size, table, time};
 
-/// What the benchmarks ask for on one thread, as a part of the speed of copying; a floor is measured for the others.
+/// Aims for one thread, as a part of the speed of copying.
 const AIMS: &[(&str, &str)] = &[
     ("cuszp", ">= 0.25"),
     ("cuszp2", ">= 0.25"),

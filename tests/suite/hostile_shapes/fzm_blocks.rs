@@ -81,7 +81,7 @@ fn tiles() -> Vec<u8> {
     let mut config = vec![6, 2, 1, ROWS as u8, 1, 0, 0, 0];
     config.extend([COLUMNS as u32, ROWS as u32, 1].iter().flat_map(|n| n.to_le_bytes()));
     let (rle, stored) = rle(7, ROWS * COLUMNS);
-    // What reads the rows: bits that are as many as an element has.
+    // The stage that reads the rows: as many bits as an element has.
     let bits = [&[2, 32][..], &(ROWS * COLUMNS).to_le_bytes()].concat();
     chain(&[(7, bits), (25, config), rle], &stored, 4 * ROWS * COLUMNS)
 }

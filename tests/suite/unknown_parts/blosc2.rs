@@ -23,7 +23,7 @@ const FRAME: &str = "f06_lz4_l5_never_ts4.b2frame";
 /// LZ4 without splitting, and an explicit pipeline.
 const FLAGS: u8 = 0x35;
 
-/// What a later library may write in the header of a chunk, and how it is called.
+/// Header bytes of a chunk that a later library may write, and their names.
 const CHANGES: &[(Change, &str)] = &[
     (&[(2, FLAGS & 0x1F | 0xC0), (0x16, 45)], "codec 45"),
     (&[(2, FLAGS & 0x1F | 0xC0), (0x16, 32), (0x17, 6)], "NDLZ with cells of side 6"),

@@ -59,7 +59,7 @@ fn compare(good: &dyn Container, changed: &dyn Container, unknown: &[usize], par
     }
 }
 
-/// What `verify` says of `bytes`, as the program does it.
+/// The result of `verify` over `bytes`, as in the program.
 fn verified(bytes: &[u8]) -> Result<()> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");

@@ -12,7 +12,7 @@ fn frames() -> Vec<(Vec<u8>, u64)> {
 /// Where the first block of such a frame is.
 const BLOCK: usize = 14;
 
-/// What a later library may write in a frame: the byte, the bits that are set, and how it is called.
+/// Bytes of a frame that a later library may write: the byte, the bits that are set, and its name.
 const CHANGES: [(usize, u8, &str); 2] = [(BLOCK, 6, "block type 3"), (4, 8, "the frame flag 0x08")];
 
 #[test]

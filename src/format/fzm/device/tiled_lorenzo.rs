@@ -57,7 +57,7 @@ impl DeviceOp for TiledLorenzo {
         let (tiles, first) = (self.tiles(&window), window.start / self.size);
         let out = job.span(window)?;
         if self.brick.is_some() {
-            // What lies outside of the array is in no tile, or at the end of one.
+            // No tile fills the positions outside of the array.
             job.clear(&out, 0)?;
         }
         let ([nz, ny, nx], [bz, by, bx]) = (self.dims.map(Arg::U64), self.part().map(Arg::U64));

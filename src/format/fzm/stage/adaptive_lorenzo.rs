@@ -93,10 +93,6 @@ impl AdaptiveLorenzo {
 }
 
 impl Stage for AdaptiveLorenzo {
-    fn name(&self) -> &'static str {
-        TYPE.name
-    }
-
     fn config(&self) -> &Config {
         &self.config
     }

@@ -36,7 +36,7 @@ const BLOCK: u64 = 512;
 const LANES: u64 = 32;
 /// Elements of a stripe.
 const RUN: usize = (BLOCK / LANES) as usize;
-/// What a unary step stands for.
+/// The value of a unary step.
 const STEP: u32 = 126;
 
 /// A stage.
@@ -63,10 +63,6 @@ impl Adm {
 }
 
 impl Stage for Adm {
-    fn name(&self) -> &'static str {
-        TYPE.name
-    }
-
     fn config(&self) -> &Config {
         &self.config
     }

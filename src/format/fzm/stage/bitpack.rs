@@ -46,7 +46,7 @@ struct Bitpack {
     scale: Option<Scale>,
 }
 
-/// What turns packed numbers into elements: a shift to the left, then the sum with a base.
+/// From packed numbers to elements: a shift to the left, then the sum with a base.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
     shift: u32,
@@ -77,10 +77,6 @@ impl Bitpack {
 }
 
 impl Stage for Bitpack {
-    fn name(&self) -> &'static str {
-        "bitpack"
-    }
-
     fn input_type(&self, _input: usize) -> DataType {
         self.ty
     }

@@ -45,10 +45,6 @@ struct BitplaneRze {
 }
 
 impl Stage for BitplaneRze {
-    fn name(&self) -> &'static str {
-        TYPE.name
-    }
-
     fn config(&self) -> &Config {
         &self.config
     }

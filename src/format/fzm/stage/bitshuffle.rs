@@ -51,10 +51,6 @@ impl Bitshuffle {
 }
 
 impl Stage for Bitshuffle {
-    fn name(&self) -> &'static str {
-        "bitshuffle"
-    }
-
     fn input_type(&self, _input: usize) -> DataType {
         match self.element_width {
             1 => DataType::U8,

@@ -1,7 +1,6 @@
-//! Stage configurations: a table of fields for each stage type, which covers every generation of it.
+//! Stage configurations, read through their layouts.
 //!
-//! Reference: section 5 (fields), section 6 (generations); the size of a configuration tells its generation.
-//! A [`Layout`] gives every byte a meaning. Parsing and `info.json` take the fields from it, and tests walk it.
+//! Parsing takes the fields by name, and `info.json` all of them.
 //!
 //! Invariants: a [`Config`] has a size that its layout lists, and no value without a known meaning in a field that
 //! allows only some: everything else is refused as unknown, never guessed.
@@ -10,146 +9,15 @@
 use serde_json::{Map, Value};
 
 use super::DataType;
+pub use super::layout::{Field, FieldKind, Layout};
 use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::error::{Error, Result};
-
-/// The layout of a stage's configuration.
-#[derive(Debug)]
-pub struct Layout {
-    /// The sizes that a writer gives it, in bytes. Empty if the stage itself checks the size.
-    pub sizes: &'static [usize],
-    /// The fields, in order.
-    pub fields: &'static [Field],
-}
-
-/// A field of a configuration.
-#[derive(Debug, Clone, Copy)]
-pub struct Field {
-    /// Its name in the reference.
-    pub name: &'static str,
-    /// Its offset.
-    pub at: usize,
-    /// Its type.
-    pub kind: FieldKind,
-    /// The smallest size of a configuration that contains it.
-    pub since: usize,
-    /// The largest size of a configuration that contains it.
-    pub until: usize,
-}
-
-/// The type of a field; integers and floats are little-endian.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FieldKind {
-    /// Unsigned, 8 bits.
-    U8,
-    /// Unsigned, 16 bits.
-    U16,
-    /// Unsigned, 32 bits.
-    U32,
-    /// Unsigned, 64 bits.
-    U64,
-    /// Two's complement, 32 bits.
-    I32,
-    /// IEEE 754, 32 bits.
-    F32,
-    /// IEEE 754, 64 bits.
-    F64,
-    /// A byte; every value but 0 means on.
-    Flag,
-    /// A byte, 0 or 1.
-    Boolean,
-    /// The number of an element type.
-    ElementType,
-    /// The number of an error-bound mode.
-    Mode,
-    /// So many zero bytes.
-    Zero(usize),
-    /// So many bytes that writers leave undefined.
-    Hole(usize),
-}
-
-/// Constructors of fields, by type.
-macro_rules! fields {
-    ($($(#[$doc:meta])* $name:ident $kind:ident;)*) => {$(
-        $(#[$doc])*
-        pub(super) const fn $name(name: &'static str, at: usize) -> Self {
-            Self { name, at, kind: FieldKind::$kind, since: 0, until: usize::MAX }
-        }
-    )*};
-}
-
-#[allow(dead_code, reason = "every type that the reference has")]
-impl Field {
-    fields! {
-        /// See [`FieldKind::U8`].
-        u8 U8;
-        /// See [`FieldKind::U16`].
-        u16 U16;
-        /// See [`FieldKind::U32`].
-        u32 U32;
-        /// See [`FieldKind::U64`].
-        u64 U64;
-        /// See [`FieldKind::I32`].
-        i32 I32;
-        /// See [`FieldKind::F32`].
-        f32 F32;
-        /// See [`FieldKind::F64`].
-        f64 F64;
-        /// See [`FieldKind::Flag`].
-        flag Flag;
-        /// See [`FieldKind::Boolean`].
-        boolean Boolean;
-        /// See [`FieldKind::ElementType`].
-        element_type ElementType;
-        /// See [`FieldKind::Mode`].
-        mode Mode;
-    }
-
-    /// `len` bytes at `at` that are zero in every file; another value has no known meaning.
-    pub(super) const fn zero(at: usize, len: usize) -> Self {
-        Self { name: "reserved", at, kind: FieldKind::Zero(len), since: 0, until: usize::MAX }
-    }
-
-    /// `len` bytes at `at` that writers did not clear; they mean nothing.
-    pub(super) const fn hole(at: usize, len: usize) -> Self {
-        Self { name: "undefined", at, kind: FieldKind::Hole(len), since: 0, until: usize::MAX }
-    }
-
-    /// Only in configurations of at least `size` bytes.
-    pub(super) const fn since(self, size: usize) -> Self {
-        Self { since: size, ..self }
-    }
-
-    /// Only in configurations of at most `size` bytes.
-    pub(super) const fn until(self, size: usize) -> Self {
-        Self { until: size, ..self }
-    }
-
-    /// Bytes of the field.
-    pub const fn size(&self) -> usize {
-        match self.kind {
-            FieldKind::U8 | FieldKind::Flag | FieldKind::Boolean | FieldKind::ElementType | FieldKind::Mode => 1,
-            FieldKind::U16 => 2,
-            FieldKind::U32 | FieldKind::I32 | FieldKind::F32 => 4,
-            FieldKind::U64 | FieldKind::F64 => 8,
-            FieldKind::Zero(len) | FieldKind::Hole(len) => len,
-        }
-    }
-
-    /// Whether a configuration of `len` bytes contains it.
-    pub fn is_in(&self, len: usize) -> bool {
-        (self.since..=self.until).contains(&len) && self.at.checked_add(self.size()).is_some_and(|end| end <= len)
-    }
-
-    /// Whether it says something: neither reserved nor undefined.
-    fn has_meaning(&self) -> bool {
-        !matches!(self.kind, FieldKind::Zero(_) | FieldKind::Hole(_))
-    }
-}
 
 /// A configuration whose layout is known.
 #[derive(Debug, Clone)]
 pub struct Config {
+    /// The name of the stage type.
+    stage: &'static str,
     layout: &'static Layout,
     bytes: Vec<u8>,
     at: FileOffset,
@@ -160,20 +28,13 @@ pub struct Config {
 const MODES: [&str; 4] = ["ABS", "REL", "NOA", "PREL"];
 
 impl Config {
-    /// Reads a configuration, all that is left of `cursor`.
+    /// Reads the configuration of a stage of type `stage`, which has so many outputs in the file: all that is left of
+    /// `cursor`.
     ///
     /// # Errors
     /// Fails with [`Kind::Unknown`](crate::error::Kind::Unknown) for a size or a value without a known meaning.
-    pub fn read(layout: &'static Layout, cursor: &Cursor) -> Result<Self> {
-        let config = Self { layout, bytes: cursor.rest().to_vec(), at: cursor.at(), outputs: 1 };
-        let len = config.len();
-        if !layout.sizes.is_empty() && !layout.sizes.contains(&len) {
-            return Err(Error::unknown(format!("a configuration of {len} bytes"), "config_size").at(config.at));
-        }
-        for field in layout.fields.iter().filter(|field| field.is_in(len)) {
-            config.check(field)?;
-        }
-        Ok(config)
+    pub fn read(stage: &'static str, layout: &'static Layout, cursor: &Cursor, outputs: usize) -> Result<Self> {
+        Self { stage, layout, bytes: cursor.rest().to_vec(), at: cursor.at(), outputs }.checked()
     }
 
     /// The same bytes with another layout, for stages whose generations have the same size.
@@ -181,7 +42,16 @@ impl Config {
     /// # Errors
     /// As for [`Config::read`].
     pub(super) fn with_layout(&self, layout: &'static Layout) -> Result<Self> {
-        Self::read(layout, &Cursor::new(&self.bytes, self.at))
+        Self { layout, ..self.clone() }.checked()
+    }
+
+    fn checked(self) -> Result<Self> {
+        let (layout, len) = (self.layout, self.len());
+        if !layout.sizes.is_empty() && !layout.sizes.contains(&len) {
+            return Err(Error::unknown(format!("a configuration of {len} bytes"), "config_size").at(self.at));
+        }
+        layout.fields.iter().filter(|field| field.is_in(len)).try_for_each(|field| self.check(field))?;
+        Ok(self)
     }
 
     /// Fails if the value of `field` has no known meaning.
@@ -201,15 +71,9 @@ impl Config {
         Err(self.unknown(field.name, what))
     }
 
-    /// The same with the fields of `layout`, which depend on its content.
-    pub(super) fn with(self, layout: &'static Layout) -> Self {
-        Self { layout, ..self }
-    }
-
-    /// The configuration of a stage that has so many outputs in the file.
-    #[must_use]
-    pub fn with_outputs(self, outputs: usize) -> Self {
-        Self { outputs, ..self }
+    /// The name of the stage type.
+    pub fn stage(&self) -> &'static str {
+        self.stage
     }
 
     /// How many outputs the stage has in the file: for stages whose generations differ in nothing else.
@@ -323,7 +187,7 @@ impl Config {
     /// The configuration `bytes`, for tests of a stage.
     #[cfg(test)]
     pub(super) fn of(layout: &'static Layout, bytes: &[u8]) -> Result<Self> {
-        Self::read(layout, &Cursor::new(bytes, FileOffset(0)))
+        Self::read("stage", layout, &Cursor::new(bytes, FileOffset(0)), 1)
     }
 
     fn field(&self, name: &str) -> Option<&'static Field> {
@@ -356,7 +220,6 @@ fn double(value: f64) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::STAGES;
     use super::*;
 
     const LAYOUT: Layout = Layout {
@@ -372,7 +235,7 @@ mod tests {
     };
 
     fn read(bytes: &[u8]) -> Result<Config> {
-        Config::read(&LAYOUT, &Cursor::new(bytes, FileOffset(0x100)))
+        Config::read("stage", &LAYOUT, &Cursor::new(bytes, FileOffset(0x100)), 1)
     }
 
     #[test]
@@ -401,18 +264,5 @@ mod tests {
         let float = read(&[9, 0, 0, 0, 0, 0, 0, 0]).unwrap();
         let e = float.element_type("type", &[DataType::I32], DataType::I32).unwrap_err();
         assert_eq!(e.to_string(), format!("element type float64 {by} (type, at byte 0x100)"));
-    }
-
-    #[test]
-    fn every_byte_of_every_configuration_has_a_meaning() {
-        for stage in STAGES {
-            for &len in stage.layout.sizes {
-                let mut owners = vec![0; len];
-                for field in stage.layout.fields.iter().filter(|field| field.is_in(len)) {
-                    owners[field.at..field.at + field.size()].iter_mut().for_each(|owner| *owner += 1);
-                }
-                assert!(owners.iter().all(|&n| n == 1), "{} of {len} bytes: {owners:?}", stage.name);
-            }
-        }
     }
 }

@@ -54,10 +54,6 @@ impl LogTransform {
 }
 
 impl Stage for LogTransform {
-    fn name(&self) -> &'static str {
-        TYPE.name
-    }
-
     fn config(&self) -> &Config {
         &self.config
     }

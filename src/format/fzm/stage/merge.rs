@@ -17,7 +17,7 @@ pub(super) const TYPE: StageType = StageType {
     name: "merge",
     family: Family::Shuffler,
     layout: &LAYOUT,
-    parse: |config| Ok(Box::new(Merge::parse(config)?)),
+    parse: |config| Ok(Box::new(Merge::parse(&config)?)),
 };
 
 const LAYOUT: Layout = Layout { sizes: &[], fields: FIELDS.split_at(1).0 };
@@ -51,13 +51,13 @@ struct Merge {
 }
 
 impl Merge {
-    fn parse(config: Config) -> Result<Self> {
+    fn parse(config: &Config) -> Result<Self> {
         let count = usize::from(config.u8("num_inputs"));
         let layout = count.checked_sub(1).and_then(|last| LAYOUTS.get(last));
         let Some(layout) = layout else {
             return Err(config.unknown("num_inputs", format!("{count} pieces")));
         };
-        let config = config.with(layout);
+        let config = config.with_layout(layout)?;
         let sizes = config.bytes().get(1..).and_then(|rest| rest.get(..4 * count));
         let sizes = sizes.ok_or_else(|| config.corrupt("num_inputs", format!("{count} pieces without their sizes")))?;
         let sizes = sizes.as_chunks().0.iter().map(|size| u64::from(u32::from_le_bytes(*size))).collect();
@@ -66,10 +66,6 @@ impl Merge {
 }
 
 impl Stage for Merge {
-    fn name(&self) -> &'static str {
-        TYPE.name
-    }
-
     fn config(&self) -> &Config {
         &self.config
     }

@@ -30,6 +30,7 @@ mod gpulz;
 mod hostile;
 mod huffman;
 mod kogge_stone;
+mod layout;
 mod lc;
 mod log_transform;
 mod lorenzo;
@@ -94,8 +95,10 @@ impl Context {
 
 /// A stage with a validated configuration.
 pub trait Stage: Send + Sync {
-    /// Its name in snake case: `lorenzo_quant`.
-    fn name(&self) -> &'static str;
+    /// The name of its type: `lorenzo_quant`.
+    fn name(&self) -> &'static str {
+        self.config().stage()
+    }
 
     /// Its configuration, with every field by its name in the reference.
     fn config(&self) -> &Config;
@@ -135,7 +138,7 @@ pub trait Stage: Send + Sync {
         false
     }
 
-    /// What is unknown of it, if it cannot be inverted for that.
+    /// The error that names the unknown part of it, if there is one; it cannot be inverted then.
     fn unknown(&self) -> Option<&Error> {
         None
     }
@@ -155,7 +158,7 @@ pub trait Stage: Send + Sync {
     fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>>;
 }
 
-/// What stages do.
+/// A group of stage types, by their effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// Lossy: predicts or divides, then rounds.
@@ -175,7 +178,7 @@ pub struct StageType {
     pub code: u16,
     /// Its name in snake case: `lorenzo_quant`.
     pub name: &'static str,
-    /// What it does; the diagram shows it as a color.
+    /// Its group; the diagram shows it as a color.
     pub family: Family,
     /// The layout of its configuration.
     pub layout: &'static Layout,
@@ -241,7 +244,7 @@ pub fn parse(index: usize, code: u16, config: &Cursor, inputs: usize, outputs: u
         let why = Error::unknown(format!("stage {index} (type {code})"), "stage_type");
         return Ok(Box::new(Unknown::new("unknown", config, inputs, outputs, why)?));
     };
-    let own = Config::read(row.layout, config).map(|own| own.with_outputs(outputs));
+    let own = Config::read(row.name, row.layout, config, outputs);
     let parsed = own.and_then(row.parse).and_then(|stage| {
         let want = (stage.inputs(), stage.ports().len());
         if want == (inputs, outputs) {

@@ -25,10 +25,6 @@ struct PassThrough {
 }
 
 impl Stage for PassThrough {
-    fn name(&self) -> &'static str {
-        "pass_through"
-    }
-
     fn input_type(&self, _input: usize) -> DataType {
         DataType::Opaque
     }

@@ -32,7 +32,7 @@ pub(super) const NEGABINARY: StageType = StageType {
     name: "negabinary",
     family: Family::Shuffler,
     layout: &LAYOUT,
-    parse: |config| Ok(Box::new(SignCoding::parse("negabinary", SignCode::Negabinary, config, negabinary_of)?)),
+    parse: |config| Ok(Box::new(SignCoding::parse(SignCode::Negabinary, config, negabinary_of)?)),
 };
 
 const LAYOUT: Layout = Layout {
@@ -51,7 +51,6 @@ const ZIGZAG_LAYOUT: Layout = Layout {
 
 /// A stage of either type.
 struct SignCoding {
-    name: &'static str,
     config: Config,
     signed: DataType,
     unsigned: DataType,
@@ -64,10 +63,10 @@ pub(super) type Decode = fn(&mut [u8]);
 
 impl SignCoding {
     fn zigzag(config: Config) -> Result<Self> {
-        Self::parse("zigzag", SignCode::Zigzag, config, zigzag_of)
+        Self::parse(SignCode::Zigzag, config, zigzag_of)
     }
 
-    fn parse(name: &'static str, code: SignCode, config: Config, decode: fn(usize) -> Decode) -> Result<Self> {
+    fn parse(code: SignCode, config: Config, decode: fn(usize) -> Decode) -> Result<Self> {
         // Shorter configurations stand for 32 bits.
         let (signed, unsigned) = match config.len() {
             0 | 1 => (I32, U32),
@@ -80,7 +79,7 @@ impl SignCoding {
             let pair = format!("sign coding from {} to {}", signed.name(), unsigned.name());
             return Err(config.unknown("input_type", pair));
         }
-        Ok(Self { name, config, signed, unsigned, code, decode: decode(signed.size()) })
+        Ok(Self { config, signed, unsigned, code, decode: decode(signed.size()) })
     }
 }
 
@@ -117,10 +116,6 @@ pub(super) fn negabinary_of(size: usize) -> Decode {
 }
 
 impl Stage for SignCoding {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
     fn input_type(&self, _input: usize) -> DataType {
         self.signed
     }
@@ -149,7 +144,7 @@ pub(super) fn zigzag_numbers(input: Arc<dyn ByteStream>, size: usize) -> Arc<dyn
     Arc::new(DecodedSigns::new(input, SignCode::Zigzag, size, zigzag_of(size), Tail::Zero))
 }
 
-/// What a partial element at the end becomes.
+/// The decoded bytes of a partial element at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tail {
     Zero,

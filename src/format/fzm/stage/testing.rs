@@ -92,7 +92,7 @@ fn plain(message: &str) -> String {
     text
 }
 
-/// What is unknown of a configuration at offset 0x100, and where: `element type 77 (input_type, at byte 0x100)`.
+/// The unknown part of a configuration at offset 0x100, and its place: `element type 77 (input_type, at byte 0x100)`.
 #[track_caller]
 pub(super) fn unknown_error(ty: u16, config: &[u8]) -> String {
     let e = parse_error(ty, config);

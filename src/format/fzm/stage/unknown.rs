@@ -19,7 +19,6 @@ const LAYOUT: Layout = Layout { sizes: &[], fields: &[] };
 
 /// The stage.
 pub(super) struct Unknown {
-    name: &'static str,
     inputs: usize,
     outputs: usize,
     config: Config,
@@ -32,15 +31,11 @@ impl Unknown {
     /// # Errors
     /// Never fails with a layout without fields.
     pub(super) fn new(name: &'static str, config: &Cursor, inputs: usize, outputs: usize, why: Error) -> Result<Self> {
-        Ok(Self { name, inputs, outputs, config: Config::read(&LAYOUT, config)?, why })
+        Ok(Self { inputs, outputs, config: Config::read(name, &LAYOUT, config, outputs)?, why })
     }
 }
 
 impl Stage for Unknown {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
     fn config(&self) -> &Config {
         &self.config
     }

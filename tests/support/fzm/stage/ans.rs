@@ -11,7 +11,7 @@ const BLOCK: usize = 4096;
 const LANES: usize = 32;
 /// The sum of the weights.
 const TOTAL: u32 = 1024;
-/// What stands where the library leaves memory as it was.
+/// A byte for memory that the library does not write.
 const JUNK: u8 = 0xA5;
 
 #[derive(Debug)]

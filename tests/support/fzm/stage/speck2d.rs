@@ -101,7 +101,7 @@ impl Stage for Speck2d {
             coder.node([0, 0, self.nx, self.ny], 0, top);
         }
         let mut bits = Bits(coder.levels.into_iter().flat_map(|level| level.0).collect());
-        // What a real writer leaves at byte 12 was never initialised.
+        // Real writers do not initialise the bytes at 12.
         let config = Record::default()
             .u32(self.nx as u32)
             .u32(self.ny as u32)

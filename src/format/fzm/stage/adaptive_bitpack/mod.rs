@@ -77,10 +77,6 @@ impl AdaptiveBitpack {
 }
 
 impl Stage for AdaptiveBitpack {
-    fn name(&self) -> &'static str {
-        TYPE.name
-    }
-
     fn config(&self) -> &Config {
         &self.config
     }

@@ -39,7 +39,7 @@ impl Places {
     }
 }
 
-/// What is needed of a header.
+/// The fields of a header that decoding needs.
 pub(super) struct Header {
     pub(super) slots: Slots,
     /// Words of all blocks, with the padding of each block.

@@ -61,10 +61,6 @@ impl Ans {
 }
 
 impl Stage for Ans {
-    fn name(&self) -> &'static str {
-        TYPE.name
-    }
-
     fn config(&self) -> &Config {
         &self.config
     }

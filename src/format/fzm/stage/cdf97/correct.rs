@@ -62,10 +62,6 @@ impl Correct {
 }
 
 impl Stage for Correct {
-    fn name(&self) -> &'static str {
-        CORRECT.name
-    }
-
     fn config(&self) -> &Config {
         &self.config
     }

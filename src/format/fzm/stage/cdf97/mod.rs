@@ -79,10 +79,6 @@ impl Cdf97 {
 }
 
 impl Stage for Cdf97 {
-    fn name(&self) -> &'static str {
-        TYPE.name
-    }
-
     fn config(&self) -> &Config {
         &self.config
     }

@@ -140,10 +140,6 @@ impl GInterp {
 }
 
 impl Stage for GInterp {
-    fn name(&self) -> &'static str {
-        TYPE.name
-    }
-
     fn config(&self) -> &Config {
         &self.config
     }

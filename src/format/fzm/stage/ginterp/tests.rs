@@ -1,4 +1,4 @@
-//! GInterp: arrays of the writer, broken streams, and windows.
+//! `GInterp`: arrays of the writer, broken streams, and windows.
 
 use fzm_writer::{Dtype, field};
 

@@ -76,10 +76,6 @@ impl Gpulz {
 }
 
 impl Stage for Gpulz {
-    fn name(&self) -> &'static str {
-        TYPE.name
-    }
-
     fn config(&self) -> &Config {
         &self.config
     }

@@ -60,10 +60,6 @@ impl Huffman {
 }
 
 impl Stage for Huffman {
-    fn name(&self) -> &'static str {
-        "huffman"
-    }
-
     fn input_type(&self, _input: usize) -> DataType {
         self.ty
     }

@@ -89,7 +89,7 @@ const FEWER: &str = "fewer bytes than a bitmap requires";
 
 /// The parts of a body that ends with the bytes after the last whole word, and a tag: the length of the chunk.
 pub(in super::super) struct Tagged<'a> {
-    /// What is before.
+    /// The kept words and the bitmaps.
     pub(in super::super) coded: &'a [u8],
     /// The bytes after the last whole word.
     pub(in super::super) extra: &'a [u8],

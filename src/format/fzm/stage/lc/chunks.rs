@@ -43,7 +43,7 @@ impl From<Error> for Invalid {
 
 /// The coding of chunks.
 pub(in super::super) trait Coding: Send + Sync + Sized + 'static {
-    /// What an error calls a chunk: `rze chunk`.
+    /// The name of a chunk in errors: `rze chunk`.
     fn what(&self) -> &'static str;
 
     /// Bytes of the longest body of a chunk that decodes to `len` bytes.

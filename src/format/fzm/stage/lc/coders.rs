@@ -17,12 +17,11 @@ use crate::format::fzm::stage::{Context, DataType, Family, Stage, StageType, exa
 use crate::format::fzm::stream::ByteStream;
 
 /// The stage types.
-pub(in super::super) const RRE: StageType = row(26, "rre", |config| coder(config, "rre", "rre chunk", Form::Rre));
-pub(in super::super) const RARE: StageType = row(27, "rare", |config| coder(config, "rare", "rare chunk", Form::Rare));
-pub(in super::super) const RAZE: StageType = row(28, "raze", |config| coder(config, "raze", "raze chunk", Form::Raze));
-pub(in super::super) const CLOG: StageType = row(29, "clog", |config| coder(config, "clog", "clog chunk", Form::Clog));
-pub(in super::super) const HCLOG: StageType =
-    row(30, "hclog", |config| coder(config, "hclog", "hclog chunk", Form::Hclog));
+pub(in super::super) const RRE: StageType = row(26, "rre", |config| coder(config, "rre chunk", Form::Rre));
+pub(in super::super) const RARE: StageType = row(27, "rare", |config| coder(config, "rare chunk", Form::Rare));
+pub(in super::super) const RAZE: StageType = row(28, "raze", |config| coder(config, "raze chunk", Form::Raze));
+pub(in super::super) const CLOG: StageType = row(29, "clog", |config| coder(config, "clog chunk", Form::Clog));
+pub(in super::super) const HCLOG: StageType = row(30, "hclog", |config| coder(config, "hclog chunk", Form::Hclog));
 
 const fn row(code: u16, name: &'static str, parse: fn(Config) -> Result<Box<dyn Stage>>) -> StageType {
     StageType { code, name, family: Family::Coder, layout: &LAYOUT, parse }
@@ -79,7 +78,6 @@ enum Form {
 /// A stage.
 struct Coder {
     config: Config,
-    name: &'static str,
     sizes: Sizes,
     words: Words,
 }
@@ -93,17 +91,13 @@ struct Words {
     what: &'static str,
 }
 
-fn coder(config: Config, name: &'static str, what: &'static str, form: Form) -> Result<Box<dyn Stage>> {
+fn coder(config: Config, what: &'static str, form: Form) -> Result<Box<dyn Stage>> {
     let sizes = Sizes::parse(&config)?;
     let words = Words { form, word: sizes.word, levels: Levels::of(sizes.chunk, sizes.word), what };
-    Ok(Box::new(Coder { config, name, sizes, words }))
+    Ok(Box::new(Coder { config, sizes, words }))
 }
 
 impl Stage for Coder {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
     fn config(&self) -> &Config {
         &self.config
     }

@@ -47,10 +47,6 @@ impl GolombRice {
 }
 
 impl Stage for GolombRice {
-    fn name(&self) -> &'static str {
-        TYPE.name
-    }
-
     fn config(&self) -> &Config {
         &self.config
     }

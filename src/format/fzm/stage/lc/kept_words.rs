@@ -9,7 +9,7 @@ use super::chunks::Invalid;
 use crate::codec::word_merge::{merge, repeat_last};
 use crate::error::Result;
 
-/// What a word that is not stored is.
+/// The value of a word that is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Left {
     /// 0 (RZE).

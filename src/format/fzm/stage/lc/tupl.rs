@@ -56,10 +56,6 @@ const WHOLE: u64 = 64 << 10;
 const PART: u64 = 4 << 10;
 
 impl Stage for Tupl {
-    fn name(&self) -> &'static str {
-        TYPE.name
-    }
-
     fn config(&self) -> &Config {
         &self.config
     }

@@ -119,10 +119,6 @@ impl Lorenzo {
 }
 
 impl Stage for Lorenzo {
-    fn name(&self) -> &'static str {
-        "lorenzo"
-    }
-
     fn ports(&self) -> &[&'static str] {
         if self.config.flag("centering") { &["output", "means"] } else { &["output"] }
     }

@@ -168,10 +168,6 @@ impl LorenzoQuant {
 }
 
 impl Stage for LorenzoQuant {
-    fn name(&self) -> &'static str {
-        "lorenzo_quant"
-    }
-
     fn ports(&self) -> &[&'static str] {
         match self.config.outputs() {
             _ if self.config.flag("centering") => &["codes", "outlier_errors", "outlier_indices", "means"],

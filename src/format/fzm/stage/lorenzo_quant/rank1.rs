@@ -89,7 +89,7 @@ struct Fast<'a, T: Real, C> {
     /// The first element of the tile, and the outliers of the tile by their position in the array.
     start: u64,
     outliers: &'a [(u64, T)],
-    /// What is added to the first difference.
+    /// The mean of the tile, which its first difference lacks.
     mean: T,
     coded: &'a Coded<T, C>,
     limit: T::Int,

@@ -154,7 +154,7 @@ impl Quantizer {
         if self.input == F64 && (48..=56).contains(&self.config.len()) { Precision::Single } else { Precision::Own }
     }
 
-    /// What makes values of `T` of codes.
+    /// The formula from codes to values of `T`.
     fn formula<T: Float>(&self) -> Formula<T> {
         let config = &self.config;
         let (eb, zigzag) = (T::nearest(self.bound()), config.flag("zigzag_codes"));
@@ -217,10 +217,6 @@ fn single<T: Float>(x: T) -> f32 {
 }
 
 impl Stage for Quantizer {
-    fn name(&self) -> &'static str {
-        "quantizer"
-    }
-
     fn ports(&self) -> &[&'static str] {
         let all: &[&'static str] = &["codes", "outlier_vals", "outlier_idxs", "outlier_count"];
         match self.config.outputs() {

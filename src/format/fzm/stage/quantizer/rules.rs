@@ -1,4 +1,4 @@
-//! What makes values of codes, tile by tile.
+//! The formulas from codes to values, tile by tile.
 //!
 //! Section 5.2. Only dither has a fused multiplication and addition; exp2 is evaluated in 64 bits and rounded once, as
 //! section 8 specifies for implementations without the GPU's approximation.

@@ -19,7 +19,7 @@ pub(super) const STRIDE: u64 = 256;
 /// Runs read at a time.
 pub(super) const BATCH: u64 = 16 * STRIDE;
 
-/// What the stream begins with.
+/// The head of the stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Form {
     /// The number of runs.

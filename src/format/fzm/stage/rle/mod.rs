@@ -66,10 +66,6 @@ impl Rle {
 }
 
 impl Stage for Rle {
-    fn name(&self) -> &'static str {
-        "rle"
-    }
-
     fn input_type(&self, _input: usize) -> DataType {
         self.ty
     }

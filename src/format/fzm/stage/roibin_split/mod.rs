@@ -105,10 +105,6 @@ impl RoibinSplit {
 }
 
 impl Stage for RoibinSplit {
-    fn name(&self) -> &'static str {
-        TYPE.name
-    }
-
     fn config(&self) -> &Config {
         &self.config
     }

@@ -1,4 +1,4 @@
-//! ROIBinSplit: fields of the writer, boxes that overlap, and windows.
+//! `ROIBinSplit`: fields of the writer, boxes that overlap, and windows.
 
 use fzm_writer::{Dtype, field};
 

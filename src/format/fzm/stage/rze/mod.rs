@@ -60,10 +60,6 @@ impl Rze {
 }
 
 impl Stage for Rze {
-    fn name(&self) -> &'static str {
-        "rze"
-    }
-
     fn input_type(&self, _input: usize) -> DataType {
         DataType::U8
     }

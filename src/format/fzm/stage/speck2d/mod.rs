@@ -69,10 +69,6 @@ impl Speck2d {
 }
 
 impl Stage for Speck2d {
-    fn name(&self) -> &'static str {
-        TYPE.name
-    }
-
     fn config(&self) -> &Config {
         &self.config
     }
@@ -123,7 +119,7 @@ struct Plane {
 enum Codes {
     /// All of them.
     Array(ArrayStore),
-    /// Those that are not 0.
+    /// The elements that are not 0.
     List(Sorted<i32>),
 }
 

@@ -53,7 +53,7 @@ impl Rectangle {
     }
 }
 
-/// What a walk does, in depth-first order.
+/// The visits of a walk, in depth-first order.
 pub(super) trait Visit {
     /// Before the children of `node`, which has a code.
     fn enter(&mut self, node: Rectangle);

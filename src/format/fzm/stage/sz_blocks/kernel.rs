@@ -27,7 +27,7 @@ pub(super) struct Window<'a, T> {
     pub(super) skip: usize,
     /// The reference value of the first block if `payload` starts after it.
     pub(super) reference: T,
-    /// What the blocks store, from the first byte that is needed, and [`PAD`] more bytes.
+    /// The payloads of the blocks, from the first byte that is needed, and [`PAD`] more bytes.
     pub(super) payload: &'a [u8],
     pub(super) out: &'a mut [u8],
 }

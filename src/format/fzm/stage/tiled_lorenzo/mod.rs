@@ -117,10 +117,6 @@ impl TiledLorenzo {
 }
 
 impl Stage for TiledLorenzo {
-    fn name(&self) -> &'static str {
-        TYPE.name
-    }
-
     fn config(&self) -> &Config {
         &self.config
     }

@@ -38,7 +38,7 @@ fn chunks(input: &[u8], size: usize, encode: impl Fn(&[u8]) -> Chunk + Sync + Se
     out
 }
 
-/// What a chunk becomes.
+/// The body of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// RZE before it knew words.

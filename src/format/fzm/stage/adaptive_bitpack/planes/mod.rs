@@ -9,7 +9,7 @@ mod batch;
 
 use crate::codec::simd_dispatch::{SimdLoop, SimdOps};
 
-/// What is the same for all blocks.
+/// The sizes that all blocks share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Planes {
     /// Elements of a block, 1 to 1024.
