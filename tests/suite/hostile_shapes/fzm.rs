@@ -1,5 +1,6 @@
 //! Shapes of FZM files.
 
+use crate::fzm_file::{Stage, chain, file};
 use crate::{MIB, Refusal, Shape, Want, are_sevens};
 
 /// Limit of the work of a request for a piece.
@@ -341,7 +342,7 @@ fn wavelet(n: u32) -> Vec<u8> {
 fn boxes(n: u32) -> Vec<u8> {
     let mut config = [1, 1, 1, n].map(u32::to_le_bytes).concat();
     config.extend([0, 0, 1, 0, 8, 0]);
-    let stage = Stage { kind: 35, input: 9, outputs: vec![0, 1, 2], config };
+    let stage = Stage { kind: 35, inputs: vec![9], outputs: vec![0, 1, 2], config };
     file(&[stage], &[vec![0; 4 * n as usize], vec![0; 4], vec![0; 8 * n as usize]], 4)
 }
 
@@ -378,7 +379,7 @@ fn blocks(n: u32) -> Vec<u8> {
 
 /// One code, and `n` outliers in the configuration that no port has.
 fn counted(n: u32) -> Vec<u8> {
-    let stage = Stage { kind: 14, input: 9, outputs: vec![0, 1, 2], config: quantizer([9, 1], n) };
+    let stage = Stage { kind: 14, inputs: vec![9], outputs: vec![0, 1, 2], config: quantizer([9, 1], n) };
     file(&[stage], &[vec![0; 2], Vec::new(), Vec::new()], 8)
 }
 
@@ -451,7 +452,7 @@ fn outliers(n: u32) -> Vec<u8> {
     let codes = vec![0; 2 * n as usize];
     let values = (0..n).rev().flat_map(|i| f64::from(i).to_le_bytes()).collect();
     let places = (0..n).rev().flat_map(u32::to_le_bytes).collect();
-    let stage = Stage { kind: 14, input: 9, outputs: vec![0, 1, 2, 3], config };
+    let stage = Stage { kind: 14, inputs: vec![9], outputs: vec![0, 1, 2, 3], config };
     file(&[stage], &[codes, values, places, n.to_le_bytes().to_vec()], 8 * u64::from(n))
 }
 
@@ -470,70 +471,6 @@ fn interpolated(dims: [u32; 3], outliers: u32) -> Vec<u8> {
     let values = (0..outliers).rev().flat_map(|i| (i as f32).to_le_bytes()).collect();
     let places = (0..outliers).rev().flat_map(u32::to_le_bytes).collect();
     let stored = if outliers > 0 { (codes as usize, anchors.iter().product::<u32>() as usize) } else { (1000, 1000) };
-    let stage = Stage { kind: 22, input: 9, outputs: vec![0, 1, 2, 3], config };
+    let stage = Stage { kind: 22, inputs: vec![9], outputs: vec![0, 1, 2, 3], config };
     file(&[stage], &[vec![0; stored.0], vec![0; 4 * stored.1], values, places], 4 * u64::from(codes))
-}
-
-/// A chain of stages of one output, the first of which is the source.
-pub(crate) fn chain(stages: &[(u16, Vec<u8>)], stored: &[u8], len: u64) -> Vec<u8> {
-    let stage = |(i, (kind, config)): (usize, &(u16, Vec<u8>))| {
-        let input = if i == 0 { 100 } else { i as u16 };
-        Stage { kind: *kind, input, outputs: vec![i as u16 + 1], config: config.clone() }
-    };
-    file(&stages.iter().enumerate().map(stage).collect::<Vec<_>>(), &[stored.to_vec()], len)
-}
-
-/// A row of the stage table.
-struct Stage {
-    kind: u16,
-    input: u16,
-    outputs: Vec<u16>,
-    config: Vec<u8>,
-}
-
-/// A file of version 3.1 with its checksums, whose segments are the outputs of the last stage.
-fn file(stages: &[Stage], segments: &[Vec<u8>], len: u64) -> Vec<u8> {
-    let last = &stages[stages.len() - 1];
-    let slots =
-        |ids: &[u16]| (0..8).flat_map(|i| ids.get(i).copied().unwrap_or(u16::MAX).to_le_bytes()).collect::<Vec<_>>();
-    let config = |config: &[u8]| {
-        let mut field = config.to_vec();
-        field.resize(128, 0);
-        field.extend((config.len() as u32).to_le_bytes());
-        field
-    };
-    let mut tables = Vec::new();
-    for stage in stages {
-        let mut row = [stage.kind.to_le_bytes(), 1_u16.to_le_bytes()].concat();
-        row.extend([1, stage.outputs.len() as u8, 0, 0]);
-        row.extend([slots(&[stage.input]), slots(&stage.outputs), config(&stage.config)].concat());
-        row.resize(256, 0);
-        tables.extend(row);
-    }
-    let mut at = 0;
-    for ((port, id), segment) in (0_u8..).zip(&last.outputs).zip(segments) {
-        let size = segment.len() as u64;
-        let mut row = [last.kind.to_le_bytes(), 1_u16.to_le_bytes()].concat();
-        row.extend([0, port]);
-        row.extend(id.to_le_bytes());
-        row.extend(format!("port{port}").as_bytes());
-        row.resize(8 + 64, 0);
-        row.extend([size, size, size, at].iter().flat_map(|n| n.to_le_bytes()));
-        row.extend(config(&last.config));
-        row.resize(256, 0);
-        tables.extend(row);
-        at += size;
-    }
-    let payload = segments.concat();
-    let mut core = b"2ZMF\x01\x03".to_vec();
-    core.extend((segments.len() as u16).to_le_bytes());
-    core.extend([len, payload.len() as u64, 80 + tables.len() as u64].iter().flat_map(|n| n.to_le_bytes()));
-    core.extend((stages.len() as u32).to_le_bytes());
-    core.extend([1_u16, 3].iter().flat_map(|n| n.to_le_bytes()));
-    core.extend([len, 0, 0, 0].iter().flat_map(|n| n.to_le_bytes()));
-    core.extend([crc32fast::hash(&payload), 0].iter().flat_map(|n| n.to_le_bytes()));
-    let crc = crc32fast::hash(&[&core[..], &tables].concat());
-    core.truncate(76);
-    core.extend(crc.to_le_bytes());
-    [core, tables, payload].concat()
 }

@@ -1,6 +1,7 @@
 //! Shapes of FZM files whose last stages code blocks, tiles or chunks.
 
-use crate::fzm::{PAGE, chain, is_u32, runs};
+use crate::fzm::{PAGE, is_u32, runs};
+use crate::fzm_file::{Stage, chain, file};
 use crate::{MIB, Refusal, Shape, Want};
 
 pub(crate) const SHAPES: &[Shape] = &[
@@ -52,6 +53,22 @@ pub(crate) const SHAPES: &[Shape] = &[
         work: PAGE,
         want: Want::Right(|_, bytes| bytes.iter().all(|&byte| byte == 0xFF)),
     },
+    Shape {
+        name: "fzm: 16 stages whose three outputs are all made of the input of the next one",
+        make: || fan_in(16, 0xFF),
+        cache: MIB,
+        spill: 0,
+        work: PAGE,
+        want: Want::Refused(Refusal::TooLarge),
+    },
+    Shape {
+        name: "fzm: 3 stages whose three outputs are all made of the input of the next one",
+        make: || fan_in(3, 0),
+        cache: MIB,
+        spill: 0,
+        work: PAGE,
+        want: Want::Right(|_, bytes| bytes.iter().all(|&byte| byte == 0)),
+    },
 ];
 
 /// Rows of [`tiles`]: those of a tile.
@@ -97,4 +114,25 @@ fn chunks(n: u32) -> Vec<u8> {
     out.resize(words as usize, 0);
     out.resize(words as usize + 4096, 0xFF);
     chain(&[(23, count.to_le_bytes().to_vec())], &out, 2 * count)
+}
+
+/// `depth` pairs of an `AdaptiveLorenzo` and a Merge of its outputs, over bytes of `fill`: reading the input of each
+/// reads that of the next one three times.
+fn fan_in(depth: u16, fill: u8) -> Vec<u8> {
+    const TILE: u32 = 32;
+    let (mut stages, mut bytes) = (Vec::new(), 4 * 64 * TILE);
+    let first = bytes;
+    for level in 0..depth {
+        let input = 4 * level;
+        let outputs = vec![input + 1, input + 2, input + 3];
+        let tiles = (bytes / 4).div_ceil(TILE);
+        let sizes = [bytes, tiles.div_ceil(16) * 4, 4 * tiles];
+        let mut config = vec![6, 32, 1, 1, 1, 0, 0, 0];
+        config.extend((bytes / 4).to_le_bytes());
+        stages.push(Stage { kind: 34, inputs: vec![input], outputs: outputs.clone(), config });
+        let config = [&[3][..], &sizes.map(u32::to_le_bytes).concat()].concat();
+        stages.push(Stage { kind: 11, inputs: outputs, outputs: vec![input + 4], config });
+        bytes = sizes.iter().sum();
+    }
+    file(&stages, &[vec![fill; bytes as usize]], first.into())
 }

@@ -12,6 +12,7 @@
 mod blosc2;
 mod fzm;
 mod fzm_blocks;
+mod fzm_file;
 #[path = "../../support/reseal.rs"]
 #[allow(dead_code, reason = "only the hashes of ZXC are needed here")]
 mod reseal;
