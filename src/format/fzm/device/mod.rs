@@ -54,6 +54,7 @@ pub const STAGES: &[&str] = &[
     "huffman",
     "lorenzo",
     "lorenzo_quant",
+    "merge",
     "negabinary",
     "quantizer",
     "rle",

@@ -8,10 +8,21 @@ use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::fzm::stream::Bricks;
 
-/// A band of whole tiles over the full width, up to this many bytes, is decoded at once.
-const BAND: u64 = 4 << 20;
-/// Bricks of wider arrays have about this many bytes.
-const BRICK: u64 = 1 << 20;
+/// How many bytes of an array are decoded at once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    /// The largest band of whole tiles over the full width.
+    band: u64,
+    /// The bricks of wider arrays.
+    brick: u64,
+}
+
+impl Sizes {
+    /// For stages that decode gigabytes a second.
+    pub(super) const FAST: Self = Self { band: 4 << 20, brick: 1 << 20 };
+    /// For stages that decode hundreds of megabytes a second: a random read takes a millisecond.
+    pub(super) const SLOW: Self = Self { band: 256 << 10, brick: 256 << 10 };
+}
 
 /// The dimensions of the array, slowest first; rank 2 has one plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,34 +37,44 @@ impl Shape {
         Self { dims, tile: if dims[0] > 1 { [8, 8, 8] } else { [1, 32, 32] } }
     }
 
-    /// Elements of a brick per dimension, for elements of `size` bytes.
-    pub(super) fn brick(&self, size: u64) -> [u64; 3] {
-        let [_, ny, nx] = self.dims;
-        let [tz, ty, tx] = self.tile;
-        let whole = |n: u64, tile: u64| n.div_ceil(tile).saturating_mul(tile);
-        let rows = (tz * ty * size).saturating_mul(whole(nx.max(1), tx));
-        let tile = tz * ty * tx * size;
-        if tz == 1 {
-            return [1, ty, if rows <= BAND { whole(nx, tx) } else { BRICK / tile * tx }];
+    /// Tiles of the array.
+    pub(super) fn grid(&self) -> [u64; 3] {
+        std::array::from_fn(|i| self.dims[i].div_ceil(self.tile[i]))
+    }
+
+    /// Elements of a brick, for elements of `size` bytes: whole tiles.
+    pub(super) fn brick(&self, size: u64, sizes: Sizes) -> [u64; 3] {
+        let [tz, ty, _] = self.tile;
+        let [_, ny, nx]: [u64; 3] = std::array::from_fn(|i| self.grid()[i].saturating_mul(self.tile[i]).max(1));
+        let rows = (tz * ty * size).saturating_mul(nx);
+        if rows > sizes.band {
+            return self.row_brick(size, sizes);
         }
-        if rows > BAND {
-            return [tz, ty, BRICK / tile * tx];
+        if tz == 1 {
+            return [1, ty, nx];
         }
         let fits = |bytes: u64| bytes / rows * ty;
-        let all = whole(ny, ty);
-        [tz, if all <= fits(BAND) { all } else { fits(BRICK).max(ty) }, whole(nx, tx)]
+        [tz, if ny <= fits(sizes.band) { ny } else { fits(sizes.brick).max(ty) }, nx]
+    }
+
+    /// Elements of the largest brick of one row of tiles, for elements of `size` bytes.
+    pub(super) fn row_brick(&self, size: u64, sizes: Sizes) -> [u64; 3] {
+        let [tz, ty, tx] = self.tile;
+        [tz, ty, (sizes.brick / (tz * ty * tx * size)).max(1) * tx]
     }
 
     /// Whether a band of bricks of `brick` elements is a contiguous range of the stream.
-    fn is_contiguous(&self, brick: [u64; 3]) -> bool {
-        let [_, ny, nx] = self.dims;
-        let [bz, by, bx] = brick;
-        bx >= nx && (bz == 1 || by >= ny)
+    pub(super) fn is_contiguous(&self, brick: [u64; 3]) -> bool {
+        let [nz, ny, nx] = self.dims;
+        let [tz, ty, _] = self.tile;
+        // Without rows in a tile, rows are as good; a layer of one plane is contiguous in every case.
+        let is_flat = tz == 1 || nz == 1;
+        is_flat && (ty == 1 || ny == 1) || brick[2] >= nx && (is_flat || brick[1] >= ny)
     }
 
     /// The bricks of the array, if they are not contiguous.
     pub(super) fn bricks(&self, brick: [u64; 3], size: u64) -> Option<Bricks> {
-        let from = usize::from(self.tile[0] == 1);
+        let from = self.rank_from();
         (!self.is_contiguous(brick)).then(|| Bricks {
             itemsize: size,
             shape: self.dims[from..].to_vec(),
@@ -61,28 +82,37 @@ impl Shape {
         })
     }
 
+    /// The first dimension that bricks have: they have the rank of the array.
+    pub(super) fn rank_from(&self) -> usize {
+        self.dims.iter().take_while(|n| **n == 1).count().min(2)
+    }
+
     /// Bytes of the smallest contiguous range of whole tiles.
     pub(super) fn unit(&self, size: u64) -> u64 {
-        let [tz, ty, _] = self.tile;
+        let [tz, ty, tx] = self.tile;
         let [_, ny, nx] = self.dims;
-        let rows = if tz == 1 { ty } else { tz * ny };
-        rows.saturating_mul(nx).saturating_mul(size).max(1)
+        let elements = match (tz, ty, ny) {
+            (1, 1, 1) => tx,
+            (1, ..) => ty.saturating_mul(nx),
+            _ => tz.saturating_mul(ny).saturating_mul(nx),
+        };
+        elements.saturating_mul(size).max(1)
     }
 
     /// Fills `dst` with brick `index`, by one call of `decode`; with zeros outside the array.
-    pub(super) fn read_brick(
+    pub(super) fn read_brick<T>(
         &self,
         brick: [u64; 3],
         index: u64,
         dst: &mut [u8],
-        decode: impl FnOnce(Target) -> Result<()>,
-    ) -> Result<()> {
+        decode: impl FnOnce(Target) -> Result<T>,
+    ) -> Result<T> {
         let [bz, by, bx] = brick;
         let [nz, ny, nx] = self.dims;
         let (down, across) = (ny.div_ceil(by), nx.div_ceil(bx));
         let start = [index / across / down * bz, index / across % down * by, index % across * bx];
         let [z, y, x] = [(start[0], bz, nz), (start[1], by, ny), (start[2], bx, nx)]
-            .map(|(start, brick, dims)| start..dims.min(start + brick));
+            .map(|(start, brick, dims)| start..dims.min(start.saturating_add(brick)));
         if z.is_empty() || y.is_empty() || x.is_empty() {
             return Err(Error::corrupt(format!("no brick {index}"), "brick"));
         }
@@ -194,11 +224,28 @@ pub(super) struct Target<'a> {
 }
 
 impl Target<'_> {
+    /// Elements of the tiles that the box crosses.
+    pub(super) fn rounded(&self, tile: [u64; 3]) -> u64 {
+        let along = |range: &Range<u64>, tile: u64| (range.end.div_ceil(tile) - range.start / tile) * tile;
+        let [tz, ty, tx] = tile;
+        along(&self.z, tz).saturating_mul(along(&self.y, ty)).saturating_mul(along(&self.x, tx))
+    }
+
+    /// Elements of the box.
+    pub(super) fn count(&self) -> u64 {
+        [&self.z, &self.y, &self.x].iter().map(|range| range.end - range.start).product()
+    }
+
     /// The destination of row `y` of plane `z`; `None` if it is before the box.
     pub(super) fn row(&mut self, z: u64, y: u64, size: usize) -> Result<Option<&mut [u8]>> {
+        self.part(z, y, self.x.clone(), size)
+    }
+
+    /// The destination of `x`, which is in the box, of row `y` of plane `z`; `None` if the row is before the box.
+    pub(super) fn part(&mut self, z: u64, y: u64, x: Range<u64>, size: usize) -> Result<Option<&mut [u8]>> {
         let (Some(z), Some(y)) = (z.checked_sub(self.z.start), y.checked_sub(self.y.start)) else { return Ok(None) };
-        let at = (z * self.strides[0] + y * self.strides[1]) as usize * size;
-        let len = (self.x.end - self.x.start) as usize * size;
+        let at = (z * self.strides[0] + y * self.strides[1] + x.start - self.x.start) as usize * size;
+        let len = x.end.saturating_sub(x.start) as usize * size;
         let row = self.dst.get_mut(at..).and_then(|rest| rest.get_mut(..len));
         row.map(Some).ok_or_else(|| Error::corrupt("a row is outside its window", "window"))
     }

@@ -15,7 +15,7 @@ use crate::bytes::to_u64;
 use crate::codec::simd_dispatch::run_widest;
 use crate::error::{Error, Result};
 use crate::format::fzm::stage::Context;
-use crate::format::fzm::stage::boxes::{Shape, Target};
+use crate::format::fzm::stage::boxes::{Shape, Sizes, Target};
 use crate::format::fzm::stage::outliers::{Count, Names, Outliers};
 use crate::format::fzm::stage::types::Unsigned;
 use crate::format::fzm::stream::{Bricks, ByteStream, Setup};
@@ -41,7 +41,7 @@ impl<T: Real, C: Unsigned> Decoded<T, C> {
     pub(super) fn new([codes, anchors]: [Arc<dyn ByteStream>; 2], rules: Rules<T>, dims: [u64; 3], len: u64) -> Self {
         let tile = if rules.is_flat { [1, TILE, TILE] } else { [TILE; 3] };
         let shape = Shape { dims, tile };
-        let brick = shape.brick(to_u64(T::SIZE));
+        let brick = shape.brick(to_u64(T::SIZE), Sizes::SLOW);
         Self { codes, anchors, outliers: None, rules, shape, grids: Grids::new(dims), brick, len, code: PhantomData }
     }
 

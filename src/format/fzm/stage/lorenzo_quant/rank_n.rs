@@ -16,7 +16,7 @@ use crate::bytes::to_u64;
 use crate::codec::simd_dispatch::{SimdLoop, SimdOps, run_widest};
 use crate::error::{Error, Result};
 use crate::format::fzm::stage::block_windows::STEP;
-use crate::format::fzm::stage::boxes::{Shape, Target};
+use crate::format::fzm::stage::boxes::{Shape, Sizes, Target};
 use crate::format::fzm::stage::outliers::{Ahead, Sorted};
 use crate::format::fzm::stage::types::Unsigned;
 use crate::format::fzm::stream::{Bricks, ByteStream, Derivation, Setup};
@@ -38,7 +38,7 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
         let len = coded.count() * size;
         // Any partial sum is a combination of corner sums at 2^rank positions.
         let limit = T::Int::low(limit.min(T::EXACT / if shape.dims[0] > 1 { 8 } else { 4 }));
-        Self { coded, limit, shape, brick: shape.brick(size), len }
+        Self { coded, limit, shape, brick: shape.brick(size, Sizes::FAST), len }
     }
 
     /// Decodes a box within one brick.

@@ -6,13 +6,13 @@
 #![forbid(unsafe_code)]
 
 mod kernel;
-mod shape;
 mod whole;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::DataType::{I16, I32};
+use super::boxes::{Shape, Sizes, Target};
 use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
 use super::{Context, DataType, Family, Stage, StageType, exactly};
@@ -23,7 +23,6 @@ use crate::error::{Error, Kind, Result};
 use crate::format::fzm::inverse::{self, Inverse, RunningSums};
 use crate::format::fzm::stream::{Bricks, ByteStream, Derivation, Setup};
 use kernel::{Rows, Sums, sum_up};
-use shape::{Shape, Target};
 use whole::Whole;
 
 /// The stage type.
@@ -160,9 +159,26 @@ impl Stage for TiledLorenzo {
         let shape =
             if input.is_empty() { Shape { dims: [1, 1, 0], tile: self.tile } } else { self.shape(input.len() / size)? };
         let sum = if self.ty == I16 { sum_up::<2> } else { sum_up::<4> };
-        let array = Untiled { input, shape, brick: shape.brick(size), size: self.ty.size(), sum };
-        Ok(vec![if shape.is_wide_and_tall(size) { Arc::new(Whole::new(Arc::new(array), cx)) } else { Arc::new(array) }])
+        let array = Untiled { input, shape, brick: shape.brick(size, Sizes::FAST), size: self.ty.size(), sum };
+        Ok(vec![if is_wide_and_tall(&shape, size) {
+            Arc::new(Whole::new(Arc::new(array), cx))
+        } else {
+            Arc::new(array)
+        }])
     }
+}
+
+/// Rows of the largest tile that is decoded for one of them.
+const TALL: u64 = 32;
+/// Bytes of the largest band that is decoded for a few elements of a row.
+const WIDE: u64 = 1 << 20;
+
+/// Whether a few elements of a row cost many times as many, and a band is too large to be decoded for them.
+fn is_wide_and_tall(shape: &Shape, size: u64) -> bool {
+    let [tz, ty, tx] = shape.tile;
+    let [_, ny, nx] = shape.dims;
+    let planes = if tz == 1 { ty.saturating_mul(nx) } else { tz.saturating_mul(ny).saturating_mul(nx) };
+    tz * ty > TALL && planes.max(tx).saturating_mul(size) > WIDE
 }
 
 /// The array in its natural order.
@@ -187,6 +203,8 @@ impl Untiled {
 
     /// Decodes a box: all tiles that it crosses, row of tiles by row of tiles.
     fn decode(&self, to: &mut Target) -> Result<()> {
+        let more = to.rounded(self.shape.tile).saturating_sub(to.count());
+        decode_budget::charge(more.saturating_mul(to_u64(self.size)))?;
         let [tz, ty, tx] = self.shape.tile;
         let [_, down, across] = self.shape.grid();
         let xs = to.x.start / tx..to.x.end.div_ceil(tx);
@@ -226,35 +244,11 @@ impl Untiled {
         for (i, z) in (z..to.z.end.min(z + tz)).enumerate() {
             for (j, y) in (y..to.y.end.min(y + ty)).enumerate() {
                 let first = x.max(to.x.start);
-                let Some(out) = to.row(z, y, first..end, self.size)? else { continue };
+                let Some(out) = to.part(z, y, first..end, self.size)? else { continue };
                 let own = (i as u64 * ty + j as u64) * tx;
                 let rows = sums.chunks_exact(elements).map(|tile| &tile[own as usize..][..tx as usize]);
                 run_widest(Rows { sums: rows, skip: (first - x) as usize, size: self.size, out });
             }
-        }
-        Ok(())
-    }
-
-    /// Decodes the elements from `first`, as boxes of whole or partial rows and planes.
-    fn elements(&self, first: u64, dst: &mut [u8]) -> Result<()> {
-        let [_, ny, nx] = self.shape.dims;
-        let (mut at, mut rest) = (first, dst);
-        while !rest.is_empty() {
-            let left = to_u64(rest.len() / self.size);
-            let (z, y, x) = (at / nx / ny, at / nx % ny, at % nx);
-            let (z, y, x) = if x > 0 || left < nx {
-                (z..z + 1, y..y + 1, x..nx.min(x + left))
-            } else if y > 0 || left < nx * ny {
-                (z..z + 1, y..ny.min(y + left / nx), 0..nx)
-            } else {
-                (z..z + left / (nx * ny), 0..ny, 0..nx)
-            };
-            let n = (z.end - z.start) * (y.end - y.start) * (x.end - x.start);
-            let (dst, tail) = std::mem::take(&mut rest).split_at_mut(to_usize(n, "window")? * self.size);
-            let mut to = Target { dst, z, y, x, strides: [ny * nx, nx] };
-            decode_budget::charge(to.rounded(self.shape.tile).saturating_sub(n).saturating_mul(to_u64(self.size)))?;
-            self.decode(&mut to)?;
-            (at, rest) = (at + n, tail);
         }
         Ok(())
     }
@@ -266,41 +260,19 @@ impl ByteStream for Untiled {
     }
 
     fn unit(&self) -> u64 {
-        let [_, ny, nx] = self.shape.dims;
-        let [tz, ty, tx] = self.shape.tile;
-        let elements = match (tz, ty, ny) {
-            (1, 1, 1) => tx,
-            (1, ..) => ty * nx,
-            _ => (tz * nx).saturating_mul(ny),
-        };
-        elements.saturating_mul(to_u64(self.size)).max(1)
+        self.shape.unit(to_u64(self.size))
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        let size = to_u64(self.size);
-        let (skip, ragged) = (at % size, (at + to_u64(dst.len())) % size);
-        if skip == 0 && ragged == 0 {
-            return self.elements(at / size, dst);
-        }
-        let skip = to_usize(skip, "window")?;
-        let mut whole = ScratchBuffer::new((skip + dst.len()).next_multiple_of(self.size))?;
-        self.elements(at / size, &mut whole)?;
-        dst.copy_from_slice(&whole[skip..][..dst.len()]);
-        Ok(())
+        self.shape.read(self.brick, self.size, at, dst, &mut |mut to| self.decode(&mut to))
     }
 
     fn bricks(&self) -> Option<Bricks> {
-        let from = self.shape.dims.iter().take_while(|n| **n == 1).count().min(2);
-        (!self.shape.is_contiguous(self.brick)).then(|| Bricks {
-            itemsize: to_u64(self.size),
-            shape: self.shape.dims[from..].to_vec(),
-            brick: self.brick[from..].to_vec(),
-        })
+        self.shape.bricks(self.brick, to_u64(self.size))
     }
 
     fn read_brick(&self, index: u64, dst: &mut [u8]) -> Result<()> {
-        let mut to = Target::brick(&self.shape, self.brick, index, dst)?;
-        self.decode(&mut to)
+        self.shape.read_brick(self.brick, index, dst, |mut to| self.decode(&mut to))
     }
 
     fn setup(&self) -> Setup {
@@ -314,7 +286,7 @@ impl ByteStream for Untiled {
             Inverse::Difference(inverse::Difference { sums, whole: self.len() })
         } else {
             // Bricks have the rank of the array.
-            let from = dims.iter().take_while(|n| **n == 1).count().min(2);
+            let from = self.shape.rank_from();
             let brick = std::array::from_fn(|i| if i < from { 1 } else { self.brick[i] });
             let brick = (!self.shape.is_contiguous(self.brick)).then_some(brick);
             Inverse::TiledLorenzo(inverse::TiledLorenzo { size, dims, tile, brick })

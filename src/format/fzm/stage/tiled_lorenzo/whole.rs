@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use super::shape::Target;
 use super::{Context, Untiled};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::fzm::stage::array_store::ArrayStore;
+use crate::format::fzm::stage::boxes::{Sizes, Target};
 use crate::format::fzm::stage::scratch::ScratchBuffer;
 use crate::format::fzm::stream::{Bricks, ByteStream, Derivation, Setup};
 use crate::once::Once;
@@ -27,14 +27,16 @@ impl Whole {
     fn decode(&self) -> Result<ArrayStore> {
         let (shape, size) = (&self.array.shape, to_u64(self.array.size));
         let mut store = ArrayStore::new(self.array.len(), &self.cx.account, "tiled_lorenzo array")?;
-        let brick = shape.row_brick(size);
+        let brick = shape.row_brick(size, Sizes::FAST);
         let [_, ny, nx] = shape.dims;
         let mut bytes = ScratchBuffer::new(to_usize(brick.iter().product::<u64>() * size, "brick")?)?;
         let count: u64 = shape.dims.iter().zip(brick).map(|(n, brick)| n.div_ceil(brick)).product();
         for index in 0..count {
-            let mut to = Target::brick(shape, brick, index, &mut bytes)?;
-            self.array.decode(&mut to)?;
-            let Target { z, y, x, strides: [plane, row], .. } = to;
+            let (z, y, x, [plane, row]) = shape.read_brick(brick, index, &mut bytes, |mut to| {
+                self.array.decode(&mut to)?;
+                let Target { z, y, x, strides, .. } = to;
+                Ok((z, y, x, strides))
+            })?;
             let len = to_usize((x.end - x.start) * size, "row")?;
             for (i, z) in z.enumerate() {
                 for (j, y) in y.clone().enumerate() {
