@@ -203,23 +203,23 @@ impl Header {
             );
         }
         let memcpyed = flags & 0x02 != 0;
-        let kind = match special {
-            _ if let Some(part) = unknown => Kind::Unknown(part),
-            _ if vl && special != 0 => {
+        let kind = match (unknown, special) {
+            (Some(part), _) => Kind::Unknown(part),
+            (None, _) if vl && special != 0 => {
                 return Err(Error::corrupt("a chunk of VL-blocks cannot be special", "special type").at(more_at));
             }
-            0 if memcpyed && vl => {
+            (None, 0) if memcpyed && vl => {
                 return Err(Error::corrupt("a chunk of VL-blocks cannot be memcpyed", "flags").at(at.plus(2)));
             }
-            0 if memcpyed => Kind::Memcpyed,
-            0 if nbytes == 0 => Kind::Empty,
-            0 if vl => Kind::VlBlocks { count: blocksize },
-            0 => Kind::Blocks,
-            1 => Kind::Special(Special::Zeros),
-            2 => Kind::Special(Special::Nan),
-            3 => Kind::Special(Special::Value { len: cbytes.saturating_sub(32) }),
-            4 => Kind::Special(Special::Uninitialised),
-            other => Kind::Unknown(UnknownPart::Special(other)),
+            (None, 0) if memcpyed => Kind::Memcpyed,
+            (None, 0) if nbytes == 0 => Kind::Empty,
+            (None, 0) if vl => Kind::VlBlocks { count: blocksize },
+            (None, 0) => Kind::Blocks,
+            (None, 1) => Kind::Special(Special::Zeros),
+            (None, 2) => Kind::Special(Special::Nan),
+            (None, 3) => Kind::Special(Special::Value { len: cbytes.saturating_sub(32) }),
+            (None, 4) => Kind::Special(Special::Uninitialised),
+            (None, other) => Kind::Unknown(UnknownPart::Special(other)),
         };
         let header = Self {
             version,
