@@ -54,17 +54,11 @@ pub(super) fn decoded_size(p: &Pipeline) -> Option<u64> {
 fn without_kernels(p: &Pipeline) -> Vec<&'static str> {
     let mut names = Vec::new();
     for (source, _) in p.sources() {
-        let mut next = Some(Port { stage: source, port: 0 });
-        while let Some(port) = next {
+        for port in p.main_chain(source) {
             let name = p.stages.get(port.stage).map_or("unknown", |stage| stage.name());
             if !has_kernel(p, port).unwrap_or(false) && !names.contains(&name) {
                 names.push(name);
             }
-            let id = p.output_ids(port.stage).next();
-            next = match id.and_then(|id| p.graph.origin(id)) {
-                Some(Origin::Inverse(next)) => Some(next),
-                _ => None,
-            };
         }
     }
     names

@@ -213,7 +213,7 @@ impl Pipeline {
             let (context, account) = (Arc::clone(&context), options.account.clone());
             let mut stream: Arc<dyn ByteStream> = Arc::new(WithErrorContext { inner, context, setup, account });
             let is_data = port == 0 && self.graph.sources().contains(&index);
-            if is_data && self.is_overlong() {
+            if is_data && self.chain_has(index, |stage| stage.is_overlong()) {
                 stream = self.without_surplus(stream);
             }
             let (content, blobs) = blob::content(&stream, self.gate.as_ref(), &self.setup_threads, options);
@@ -227,9 +227,19 @@ impl Pipeline {
         Ok(inverse.into_iter().enumerate().map(buffer).collect())
     }
 
-    /// Whether a stage does not know how long its input was, and may give more.
-    fn is_overlong(&self) -> bool {
-        self.stages.iter().any(|stage| stage.is_overlong())
+    /// The stages that the elements of a source pass through, from the source on: those behind first outputs.
+    pub(super) fn main_chain(&self, source: usize) -> impl Iterator<Item = Port> {
+        let next = |port: &Port| match self.graph.origin(self.output_ids(port.stage).next()?)? {
+            Origin::Inverse(input) => Some(input),
+            Origin::Segment(_) => None,
+        };
+        // The graph has no cycle.
+        std::iter::successors(Some(Port { stage: source, port: 0 }), next)
+    }
+
+    /// Whether a stage that the elements of `source` pass through is such that `holds`.
+    fn chain_has(&self, source: usize, holds: fn(&dyn Stage) -> bool) -> bool {
+        self.main_chain(source).filter_map(|port| self.stages.get(port.stage)).any(|stage| holds(stage.as_ref()))
     }
 
     /// `stream` up to the length that the header gives.
@@ -302,9 +312,7 @@ impl Pipeline {
     fn check_lengths(&self) -> Result<()> {
         let sizes = &self.header.source_sizes;
         let mut failure = None;
-        // Padding that such a stage does not store is missing in front of it too.
-        let may_be_shorter = self.stages.iter().any(|stage| stage.has_own_length());
-        for (n, (_, inverse)) in self.sources().enumerate() {
+        for (n, (source, inverse)) in self.sources().enumerate() {
             let buffer = match inverse {
                 Ok(buffer) => buffer,
                 Err(e) => {
@@ -313,6 +321,8 @@ impl Pipeline {
                 }
             };
             let len = buffer.stream.len();
+            // Padding that a stage does not store is missing in front of it too.
+            let may_be_shorter = self.chain_has(source, |stage| stage.has_own_length());
             // A partial element at the end may be lost.
             let fits = |size: u64| {
                 size.checked_sub(len).is_some_and(|lost| may_be_shorter || lost < to_u64(buffer.data_type.size()))

@@ -161,12 +161,19 @@ pub(crate) struct Cdf97 {
     dims: Dims,
 }
 
+/// Bytes of the longest line that the library transforms.
+const LONGEST: usize = 49152;
+
 impl Cdf97 {
     pub(crate) fn new(p: &mut Params, input: Dtype, shape: &[u32]) -> Result<Self> {
         if !input.is_float() {
             return Err(format!("works on floats, not on {}", input.name()));
         }
-        Ok(Self { dtype: input, dims: p.dims(shape)? })
+        let (dims, longest) = (p.dims(shape)?, LONGEST / input.size());
+        if dims.xyz.iter().any(|&n| n as usize > longest) {
+            return Err(format!("the library transforms lines of at most {longest} elements"));
+        }
+        Ok(Self { dtype: input, dims })
     }
 
     fn extents(&self, bytes: usize) -> Result<[usize; 3]> {
@@ -231,7 +238,9 @@ impl Correct {
         let bound = f64::from(p.take("eb", 1e-4)? as f32);
         match (inputs, dims) {
             ([field, codes], [x, y, 1])
-                if (field.dtype, codes.dtype.signed()) == (Dtype::F32, Dtype::I32) && x * y > 0 =>
+                if (field.dtype, codes.dtype.signed()) == (Dtype::F32, Dtype::I32)
+                    && x * y > 0
+                    && x.max(y) <= LONGEST / 4 =>
             {
                 Ok(Self { dims: [x, y], bound })
             }
