@@ -67,6 +67,26 @@ fn arrays_entries_info_and_verify_are_enough_to_write_a_program() -> Result<(), 
 }
 
 #[test]
+#[expect(
+    unused_variables,
+    reason = "the lines of README.md as they stand there, which tests/python/test_lines.py checks"
+)]
+fn the_lines_of_the_readme_read_a_window() -> Result<(), Error> {
+    let place = std::env::temp_dir().join(format!("fzmfs-outside-{}", std::process::id()));
+    std::fs::create_dir(&place).unwrap();
+    std::fs::copy(data("fzm/lq2d_f32_outliers.fzm"), place.join("field.fzm")).unwrap();
+    std::env::set_current_dir(&place).unwrap();
+    let archive = fzmfs::Archive::open("field.fzm", &fzmfs::Options::default())?;
+    if let Some(array) = archive.file("data.raw")?.array() {
+        println!("{} {:?}", array.dtype(), array.shape());
+        let window = array.read(1000..1010)?; // ten elements; only their pieces are decoded
+    }
+    std::env::set_current_dir("/").unwrap();
+    std::fs::remove_dir_all(&place).unwrap();
+    Ok(())
+}
+
+#[test]
 fn an_error_has_parts_for_programs() {
     let error = Archive::open(data("fzm/bad/major_4.fzm"), &Options::default()).unwrap_err();
     let offset: Option<u64> = error.offset().map(|at| at.0);

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import clusters
 import distributed
+import numpy
 import pytest
 from clusters import Field
-from servers import Moto
+from documents import docstrings
+from place import Place, execute, place, s3, web  # noqa: F401
+from servers import ROOT, Moto
+
+import fzmfs
 
 WORKERS = 2
 
@@ -53,3 +59,13 @@ def test_windows_from_far_away_are_those_of_the_file(tmp_path: Path) -> None:
     clusters.program()
     field = Field(tmp_path / "x.b2nd", 16, 16)
     clusters.check_windows(field, tmp_path, WORKERS, tasks=4, rounds=1)
+
+
+def test_the_lines_of_the_recipe_sum_the_array(served: tuple[distributed.Client, Field, Moto], place: Place) -> None:
+    client, field, _ = served
+    piece, *_ = docstrings(ROOT / "src/cli/man/cluster/dask_mount.py")
+    # Where the workers find the program.
+    client.run(lambda path: os.environ.update(PATH=path), place.environment("")["PATH"])
+    names = {"fzmfs": fzmfs, "numpy": numpy, "Mount": clusters.Mount, "mounted": clusters.mounted, "client": client}
+    names |= {"parts": len(field.sums), "size": field.slab, "__name__": "__main__"}
+    assert client.gather(execute(place.put(piece.text), names)) == field.sums

@@ -3,6 +3,7 @@
 Open a container, and it is a mapping of lazy arrays::
 
     import fzmfs
+    import numpy
 
     with fzmfs.open("run.fzm") as run:
         run["data"].shape, run["data"].dtype      # nothing is decoded for these
@@ -38,7 +39,7 @@ On an NVIDIA GPU, FZM arrays are decoded there and stay there::
 
 The same without a mount and without a copy, in other packages::
 
-    zarr.open_group(fzmfs.zarr_store("run.b2nd"))                 # zarr-python, 3 or later
+    zarr.open_group(fzmfs.zarr_store("run.b2nd"), mode="r")       # zarr-python, 3 or later
     xarray.open_dataset("run.b2nd", engine="fzmfs", chunks={})    # lazy; with Dask if chunks are given
     dask.array.from_array(fzmfs.open("run.b2nd")["data"])         # in chunks that suit the container
     fsspec.open("fzmfs://data.raw::file:///data/run.fzm")         # files, as a mount shows them
