@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -111,13 +112,22 @@ def helps(program: str) -> Iterator[Piece]:
         yield from inline(name, said, re.compile(r"`([^`]+)`"))
 
 
+def notebook(path: Path) -> Iterator[Piece]:
+    """The text of a notebook; tests/python/test_notebook.py runs its cells."""
+    cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "markdown"]
+    for cell in cells:
+        yield from markdown(path.name, "".join(cell["source"]))
+
+
 def rustdoc(path: Path) -> Iterator[Piece]:
-    """The documentation of a module; its blocks are run by cargo, if they are nothing but Rust."""
+    """The documentation of a module: the first lines of its blocks, and its text if that is for users."""
     lines = path.read_text().splitlines()
     name = str(path.relative_to(ROOT))
     fences = [(number, fence[1]) for number, line in enumerate(lines, 1) if (fence := re.match(r" *//[/!] ```(.*)", line))]
     for number, words in fences[::2]:
-        yield Piece(name, number, words or "rust", "".join(f"{line}\n" for line in lines[number : number + 1]))
+        yield Piece(name, number, words or "rustdoc", lines[number])
+    if path.name != "lib.rs":
+        return
     text = "\n".join(doc[1] if (doc := re.match(r" *//[/!] ?(.*)", line)) else "" for line in lines)
     text = re.sub(r"```.*?```", lambda block: "\n" * block[0].count("\n"), text, flags=re.DOTALL)
     yield from (piece for piece in inline(name, text, re.compile(r"`([^`]+)`")) if piece.language == "sh")
@@ -127,9 +137,11 @@ def pieces(program: str) -> Iterator[Piece]:
     """Everything, in the order in which it stands there."""
     for name in ("README.md", "src/python/README.md"):
         yield from markdown(name, (ROOT / name).read_text())
+    yield from notebook(ROOT / "tests/examples/tour.ipynb")
     yield from manual(subprocess.run([program, "man"], check=True, capture_output=True, text=True).stdout)
     yield from helps(program)
     for path in sorted(PACKAGE.glob("*.py*")):
         if path.suffix in (".py", ".pyi"):
             yield from docstrings(path)
-    yield from rustdoc(ROOT / "src/lib.rs")
+    for path in sorted((ROOT / "src").rglob("*.rs")):
+        yield from rustdoc(path)

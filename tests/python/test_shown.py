@@ -19,6 +19,7 @@ from servers import ROOT
 import fzmfs
 
 FOLDERS = {"README.md": "fzm", "FZM": "fzm*", "Blosc2": "blosc2", "ZXC": "zxc", "zTensor": "ztensor", "Zstandard": "zstd"}
+FOLDERS["data"] = "[bfz]*[!s]"
 # Files of every tree that its section does not repeat, and trees in trees.
 COMMON = r"info\.json|data\.zarr(/.*)?|(data|stages|buffers|stored)/.*"
 
@@ -54,8 +55,9 @@ def trees(folder: str) -> list[tuple[Path, list[str]]]:
     """The paths of the files in each container of the corpus that is intact."""
     found = []
     for path in sorted(DATA.glob(f"{folder}/*")):
-        if path.suffix in (".json", ".md", ".tsv", ".b2z"):
-            continue  # an archive has such a tree for each member
+        # An archive has such a tree for each member, and one file here has a million chunks.
+        if path.suffix in (".json", ".md", ".tsv", ".b2z") or path.name.startswith("x09"):
+            continue
         try:
             with fzmfs.open(path) as archive:
                 found.append((path, [entry.path for entry in archive.files() if entry.kind != "directory"]))
@@ -65,17 +67,17 @@ def trees(folder: str) -> list[tuple[Path, list[str]]]:
     return found
 
 
-@pytest.mark.parametrize("piece", [piece for piece in shown() if "data.raw" in piece.text or "manifest" in piece.text], ids=str)
+@pytest.mark.parametrize("piece", [piece for piece in shown() if ".json " in piece.text or "data.raw" in piece.text], ids=str)
 def test_a_listing_has_the_files_of_the_tree(piece: Piece) -> None:
     folder = FOLDERS[re.search(r"README\.md|(?<=\) )\w+", piece.document)[0]]
     listed, all_trees = list(names(piece.text)), trees(folder)
-    seen = set()
+    seen, part = set(), "data.zarr/" if piece.text.startswith("data.zarr") else ""
     for path, tree in all_trees:
         allowed = {name: re.compile(pattern(name, path.stem)) for name in listed}
-        for file in tree:
+        for file in (file for file in tree if file.startswith(part)):
             hits = [name for name, regex in allowed.items() if regex.fullmatch(file)]
             seen.update(hits)
-            assert hits or re.fullmatch(COMMON, file), f"{path.name}: {file} is not listed"
+            assert hits or not part and re.fullmatch(COMMON, file), f"{path.name}: {file} is not listed"
     assert [name for name in listed if name not in seen] == []
 
 
