@@ -102,6 +102,7 @@
 //! tests and benchmarks, are not documented here, and change without notice.
 
 mod archive;
+mod clock;
 
 // Not part of the API: public for the tests and benchmarks of this repository.
 #[doc(hidden)]

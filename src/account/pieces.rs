@@ -394,11 +394,7 @@ mod tests {
             }
         }
         // The first ten fit in memory; wait until the others are in the file.
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        while !pieces.shared.lock().waiting.is_empty() {
-            assert!(std::time::Instant::now() < deadline);
-            std::thread::yield_now();
-        }
+        crate::clock::wait_until(|| pieces.shared.lock().waiting.is_empty());
         for piece in 0..100 {
             assert_eq!(pieces.in_memory(7, piece).is_some(), piece < 10, "{piece}");
             let mut dst = vec![0xAA; 100_000 + piece as usize];

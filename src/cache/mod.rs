@@ -210,6 +210,12 @@ impl Cache {
         self.lock().store.stats()
     }
 
+    /// What failures and prefetched pieces get old by.
+    #[cfg(test)]
+    fn clock(&self) -> crate::clock::Clock {
+        self.lock().store.clock.clone()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -221,13 +221,21 @@ impl Queues {
     }
 
     /// Inserts a decoded piece: `ahead` if it was prefetched and not requested yet. Returns what it replaces.
-    pub(super) fn insert(&mut self, key: Key, piece: &Piece, ahead: bool, order: Order, budget: u64) -> Option<Piece> {
+    pub(super) fn insert(
+        &mut self,
+        key: Key,
+        piece: &Piece,
+        ahead: bool,
+        order: Order,
+        budget: u64,
+        now: Instant,
+    ) -> Option<Piece> {
         let queues = [&mut self.ring, &mut self.main, &mut self.ahead, &mut self.recent];
         let old = queues.into_iter().find_map(|queue| queue.remove(key));
         self.decodes += 1;
         let (piece, counted) = (piece.clone(), self.decodes);
         let is_random = order == Order::Random;
-        let slot = Slot { piece, ahead, is_random, since: Instant::now(), entered: 0, uses: 0, counted };
+        let slot = Slot { piece, ahead, is_random, since: now, entered: 0, uses: 0, counted };
         if let Some(ghost) = self.ghosts.pop(&key) {
             self.ghost_bytes -= ghost.bytes;
             let distance = ghost.entered.map(|entered| self.passed - entered);
@@ -247,8 +255,8 @@ impl Queues {
     }
 
     /// One step towards a ring within its limit after `coming` more bytes.
-    pub(super) fn trim(&mut self, budget: u64, coming: u64) -> Step {
-        let left = |slot: &Slot| slot.since.elapsed() >= ABANDONED;
+    pub(super) fn trim(&mut self, budget: u64, coming: u64, now: Instant) -> Step {
+        let left = |slot: &Slot| now.saturating_duration_since(slot.since) >= ABANDONED;
         if self.ring.len() > FEW && self.ring.bytes.saturating_add(coming) > self.ring_limit(budget) {
             return self.evict_from_ring();
         }
@@ -259,11 +267,11 @@ impl Queues {
     }
 
     /// One step towards at most `room` bytes in all queues.
-    pub(super) fn shrink(&mut self, budget: u64, room: u64) -> Step {
+    pub(super) fn shrink(&mut self, budget: u64, room: u64, now: Instant) -> Step {
         if self.bytes() <= room {
             return Step::Done;
         }
-        if self.oldest_ahead().is_some_and(|slot| slot.since.elapsed() >= FRESH) {
+        if self.oldest_ahead().is_some_and(|slot| now.saturating_duration_since(slot.since) >= FRESH) {
             return self.evict_ahead();
         }
         if self.ring.len() > FEW && self.ring.bytes > self.ring_share(budget) {

@@ -163,15 +163,13 @@ impl Cache {
 mod tests {
     use std::sync::{MutexGuard, mpsc};
     use std::thread::{self, ThreadId};
-    use std::time::Duration;
 
     use super::*;
+    use crate::clock::PATIENCE;
     use crate::error::Result;
     use crate::format::testing::{Memory, noise};
 
     const PIECE: u64 = 1000;
-    const PATIENCE: Duration = Duration::from_secs(30);
-
     fn memory() -> (BlobRef, Arc<Memory>) {
         Memory { is_run: true, ..Memory::new(noise((20 * PIECE) as usize), PIECE) }.blob()
     }

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use lru::LruCache;
 
 use crate::bytes::to_u64;
+use crate::clock::Clock;
 use crate::error::Error;
 use crate::format::Piece;
 use crate::limits::Budget;
@@ -101,6 +102,7 @@ pub(super) struct Store {
     total: u64,
     /// Budget of other users of the same memory.
     beside: Budget,
+    pub(super) clock: Clock,
     queues: Queues,
     spare: Spare,
     /// Bytes reserved for pieces that are being decoded.
@@ -121,6 +123,7 @@ impl Store {
             most,
             total,
             beside,
+            clock: Clock::default(),
             queues: Queues::new(),
             spare: Spare::default(),
             reserved: 0,
@@ -155,7 +158,7 @@ impl Store {
     /// The error of the piece, if it failed within the last second.
     pub(super) fn failure(&mut self, key: Key) -> Option<Error> {
         let (since, error) = self.failures.peek(&key)?;
-        if since.elapsed() < REMEMBER {
+        if self.clock.now().saturating_duration_since(*since) < REMEMBER {
             return Some(error.clone());
         }
         self.failures.pop(&key);
@@ -166,7 +169,7 @@ impl Store {
     pub(super) fn fail(&mut self, key: Key, error: Error) {
         self.stats.failures += 1;
         self.clear_prefetched(key);
-        self.failures.put(key, (Instant::now(), error));
+        self.failures.put(key, (self.clock.now(), error));
     }
 
     /// Reserves `len` bytes for a piece about to be decoded.
@@ -183,9 +186,10 @@ impl Store {
         if room.buffer.is_none() {
             room.buffer = self.spare.take(room.len);
         }
+        let now = self.clock.now();
         // The ring returns to its size slowly, so that each buffer serves a decode.
         while room.trimmed < TRIMMED {
-            let Step::Evicted(key, slot) = self.queues.trim(self.budget(), room.len) else { break };
+            let Step::Evicted(key, slot) = self.queues.trim(self.budget(), room.len, now) else { break };
             room.trimmed += 1;
             self.evicted(key, slot, true, room);
         }
@@ -214,14 +218,14 @@ impl Store {
         if !is_ahead {
             self.clear_prefetched(key);
         }
-        room.gone.0.extend(self.queues.insert(key, piece, is_ahead, order, budget));
+        room.gone.0.extend(self.queues.insert(key, piece, is_ahead, order, budget, self.clock.now()));
         self.shrink(room)
     }
 
     /// Evicts pieces until the bytes held, spare and reserved fit the budget, in at most `SWEEP` steps. Returns whether
     /// it has finished.
     fn shrink(&mut self, room: &mut Room) -> bool {
-        let budget = self.budget();
+        let (budget, now) = (self.budget(), self.clock.now());
         for _ in 0..SWEEP {
             let free = budget.saturating_sub(self.reserved);
             if self.queues.bytes().saturating_add(self.spare.bytes()) > free
@@ -230,7 +234,7 @@ impl Store {
                 room.gone.1.push(buffer);
                 continue;
             }
-            match self.queues.shrink(budget, free) {
+            match self.queues.shrink(budget, free, now) {
                 Step::Done => {
                     self.queues.limit_ghosts(budget);
                     self.stats.peak = self.stats.peak.max(self.queues.bytes() + self.spare.bytes());
@@ -263,12 +267,12 @@ impl Store {
         if self.holds(key) || self.prefetched.contains_key(&key) || self.failures.contains(&key) {
             return false;
         }
-        let (bytes, half) = (bytes.max(LEAST), self.budget() / 2);
+        let (bytes, half, now) = (bytes.max(LEAST), self.budget() / 2, self.clock.now());
         if self.prefetched_bytes.saturating_add(bytes) > half {
             // Stale entries, for a reader that went elsewhere, no longer count.
             let Self { prefetched, prefetched_bytes, .. } = self;
             prefetched.retain(|_, mark| {
-                let keep = mark.requested || mark.since.elapsed() < FRESH;
+                let keep = mark.requested || now.saturating_duration_since(mark.since) < FRESH;
                 if !keep {
                     *prefetched_bytes -= mark.bytes;
                 }
@@ -278,7 +282,7 @@ impl Store {
         if self.prefetched_bytes.saturating_add(bytes) > half {
             return false;
         }
-        self.prefetched.insert(key, Mark { bytes, since: Instant::now(), order, requested: false });
+        self.prefetched.insert(key, Mark { bytes, since: now, order, requested: false });
         self.prefetched_bytes += bytes;
         true
     }

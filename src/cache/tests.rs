@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::*;
 use crate::checksum::{ChecksumGate, Threads, Verify};
+use crate::clock::{PATIENCE, wait_until};
 use crate::format::testing::{Memory, noise};
 
 const PIECE: u64 = 1000;
@@ -103,7 +104,10 @@ fn a_failure_is_remembered_for_a_second_and_a_panic_is_a_failure() {
     }
     assert_eq!(memory.decodes.load(Ordering::Relaxed), 2);
     assert!(is_piece(&cache.get(&blob, 2).unwrap(), &memory, 2));
-    thread::sleep(Duration::from_millis(1050));
+    cache.clock().pass(Duration::from_millis(999));
+    assert!(cache.get(&blob, 0).is_err());
+    assert_eq!(memory.decodes.load(Ordering::Relaxed), 3);
+    cache.clock().pass(Duration::from_millis(1));
     assert!(cache.get(&blob, 0).is_err());
     assert_eq!(memory.decodes.load(Ordering::Relaxed), 4);
     assert_eq!(cache.stats().failures, 3);
@@ -136,8 +140,6 @@ fn collect() -> (impl Fn(u64) -> Then, Come) {
     };
     (then, rx)
 }
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 #[test]
 fn fetching_asynchronously_blocks_no_thread() {
@@ -221,21 +223,21 @@ fn prefetched_pieces_take_at_most_half_the_budget() {
     let (blob, memory) = memory(20).blob();
     let cache = Cache::new(10 * PIECE, 2);
     assert!(!cache.prefetch(&blob, 0..20));
-    let until = |pieces| {
-        let since = Instant::now();
-        while cache.stats().pieces < pieces && since.elapsed() < Duration::from_secs(10) {
-            thread::yield_now();
-        }
+    let counts = || {
+        let stats = cache.stats();
+        (stats.pieces, stats.decodes, stats.ahead)
     };
-    until(5);
-    thread::sleep(Duration::from_millis(20));
-    let stats = cache.stats();
-    assert_eq!((stats.pieces, stats.decodes, stats.ahead), (5, 5, 5));
+    wait_until(|| counts() == (5, 5, 5));
+    // Behind whatever else would be decoded.
+    let (tx, rx) = mpsc::channel();
+    cache.submit(Box::new(move || tx.send(()).unwrap()));
+    rx.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(counts(), (5, 5, 5));
     for piece in 0..5 {
         assert!(is_piece(&cache.get(&blob, piece).unwrap(), &memory, piece));
     }
     assert!(cache.prefetch(&blob, 3..8));
-    until(8);
+    wait_until(|| cache.stats().pieces == 8);
     assert_eq!((cache.stats().decodes, cache.stats().hits), (8, 5));
     assert!(cache.prefetch(&blob, 25..30), "nothing there, nothing to do");
 }
@@ -245,10 +247,7 @@ fn consecutive_prefetched_pieces_are_decoded_in_one_batch() {
     let (blob, memory) = Memory { batch: 4, ..memory(20) }.blob();
     let cache = Cache::new(40 * PIECE, 1);
     let completed = |pieces| {
-        let since = Instant::now();
-        while cache.stats().decodes < pieces && since.elapsed() < Duration::from_secs(10) {
-            thread::yield_now();
-        }
+        wait_until(|| cache.stats().decodes >= pieces);
         std::mem::take(&mut *memory.batches.lock().unwrap())
     };
     assert!(cache.prefetch(&blob, 0..10));
@@ -284,9 +283,7 @@ fn a_caller_of_a_piece_of_a_running_batch_waits_for_the_batch() {
     let (blob, memory) = Memory { batch: 8, takes, ..memory(8) }.blob();
     let cache = Cache::new(40 * PIECE, 1);
     assert!(cache.prefetch(&blob, 0..8));
-    while memory.batches.lock().unwrap().is_empty() {
-        thread::yield_now();
-    }
+    wait_until(|| !memory.batches.lock().unwrap().is_empty());
     assert!(is_piece(&cache.get(&blob, 7).unwrap(), &memory, 7));
     assert_eq!(memory.decodes.load(Ordering::Relaxed), 8);
 }

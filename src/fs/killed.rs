@@ -15,6 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::reply::Reply;
+use crate::clock::Clock;
 use crate::source::Source;
 
 /// Interval between two looks, and the time that a request may take before the first.
@@ -36,6 +37,7 @@ const HARMLESS: [i32; 8] = [
 pub(super) struct Waits {
     waiting: Mutex<Vec<Arc<dyn Wait>>>,
     came: Condvar,
+    clock: Clock,
 }
 
 /// The sources of one container, or a file that is passed through: what is being fetched for them is given up when
@@ -140,7 +142,7 @@ impl Killed {
 
     /// The reply to use instead of `reply`, to the request of the thread `reader`.
     pub(super) fn watch<R: Reply>(&self, reader: u32, reply: R) -> MayWait<R> {
-        let (since, sources, reply) = (Instant::now(), self.sources.clone(), Mutex::new(Some(reply)));
+        let (since, sources, reply) = (self.waits.clock.now(), self.sources.clone(), Mutex::new(Some(reply)));
         let waiting = Arc::new(Waiting { reader, since, sources, reply, killed: AtomicBool::new(false) });
         self.waits.lock().push(waiting.clone());
         self.waits.came.notify_one();
@@ -160,7 +162,9 @@ impl Waits {
     }
 
     fn look(&self) {
-        let old: Vec<_> = self.lock().iter().filter(|wait| wait.since().elapsed() >= PERIOD).cloned().collect();
+        let now = self.clock.now();
+        let is_old = |wait: &&Arc<dyn Wait>| now.saturating_duration_since(wait.since()) >= PERIOD;
+        let old: Vec<_> = self.lock().iter().filter(is_old).cloned().collect();
         old.iter().filter(|wait| !wait.has_ended() && is_killed(wait.reader())).for_each(|wait| wait.end());
         drop(old);
         // Held, so that no new reader joins what is given up.
@@ -269,7 +273,7 @@ mod tests {
         let gone = killed.watch(u32::MAX, Sent(tx));
         waits.look();
         assert!(rx.try_recv().is_err(), "too early");
-        std::thread::sleep(PERIOD);
+        waits.clock.pass(PERIOD);
         waits.look();
         assert_eq!(rx.try_recv(), Ok(Err(libc::EINTR)));
         gone.data(&[0; 3]);
@@ -305,7 +309,7 @@ mod tests {
 
     impl Reply for Looked {
         fn data(self, _: &[u8]) {
-            std::thread::sleep(PERIOD);
+            self.0.clock.pass(PERIOD);
             self.0.look();
         }
 
@@ -322,7 +326,7 @@ mod tests {
         assert_eq!(count.load(Ordering::Relaxed), 0);
         let (tx, _rx) = mpsc::channel();
         let gone = killed.watch(u32::MAX, Sent(tx));
-        std::thread::sleep(PERIOD);
+        waits.clock.pass(PERIOD);
         waits.look();
         assert_eq!(count.load(Ordering::Relaxed), 1);
         drop(gone);

@@ -137,11 +137,9 @@ impl fmt::Debug for Offload {
 mod tests {
     use std::sync::mpsc;
     use std::thread;
-    use std::time::Duration;
 
     use super::*;
-
-    const PATIENCE: Duration = Duration::from_secs(30);
+    use crate::clock::PATIENCE;
 
     #[test]
     fn requests_of_one_turn_occupy_one_thread_and_run_in_order() {

@@ -41,8 +41,9 @@ pub(super) enum ForkResult {
     Child,
 }
 
-/// Time for threads that were joined to leave the process: the kernel wakes who waits for them a little earlier.
-const LEAVE: Duration = Duration::from_secs(5);
+/// Time for threads that were joined to leave the process, also on a busy machine: the kernel wakes who waits for them
+/// a little earlier.
+const LEAVE: Duration = Duration::from_secs(30);
 
 /// fork(2). Fails if there is more than one thread: locks held by the others would never be released in the child.
 pub(super) fn fork() -> io::Result<ForkResult> {

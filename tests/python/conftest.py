@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 DATA = Path(__file__).parents[1] / "data"
+# Seconds after which a wait is a hang, and the test fails. No test passes or fails by how much sooner something happens.
+PATIENCE = 120
 
 
 def manifest(folder: str, rows: str) -> list[dict]:

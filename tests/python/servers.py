@@ -9,14 +9,18 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 MOTO = ROOT / "target/oracles/moto/bin/python"
+# Past every proxy.
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
 
 
@@ -30,10 +34,12 @@ def started(command: list[str | Path], at: int) -> Iterator[None]:
     """Runs a server until the end of the block; begins when it listens."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        for _ in range(600):
+        end = time.monotonic() + PATIENCE
+        while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", at)):
                 break
             assert process.poll() is None, f"{command[0]} has ended"
+            assert time.monotonic() < end, f"{command[0]} does not listen"
             time.sleep(0.1)
         yield
     finally:
@@ -48,12 +54,21 @@ class Nginx:
         self.root = folder / "root"
         self.url = f"http://127.0.0.1:{at}"
         self._log = folder / "access.log"
+        self._taken = 0
 
     def take_log(self) -> list[str]:
         """The requests since the last call: method, path, status, bytes of the body."""
-        lines = self._log.read_text().splitlines()
-        self._log.write_text("")
-        return lines
+        # It logs a request after its answer, and before it turns to the next one: to ours.
+        mark = f"/mark-{self._taken}"
+        with contextlib.suppress(urllib.error.HTTPError):
+            OPENER.open(self.url + mark, timeout=PATIENCE)
+        end = time.monotonic() + PATIENCE
+        while f" {mark} " not in (text := self._log.read_text()) or not text.endswith("\n"):
+            assert time.monotonic() < end, f"{mark} is not logged"
+            time.sleep(0.01)
+        lines = text.splitlines()[self._taken :]
+        self._taken += len(lines)
+        return [line for line in lines if "/mark-" not in line]
 
 
 @contextlib.contextmanager
@@ -85,7 +100,7 @@ class Moto:
         request = urllib.request.Request(f"{self.endpoint}/bucket/{key}", content, method="PUT")
         request.add_header("Content-Type", "application/octet-stream")
         request.add_header("x-amz-acl", "public-read")
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as reply:
+        with OPENER.open(request, timeout=PATIENCE) as reply:
             assert reply.status == 200
 
 

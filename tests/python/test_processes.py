@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import DATA, sha256
+from conftest import DATA, PATIENCE, sha256
 from numcodecs.zstd import Zstd
 
 import fzmfs
@@ -44,7 +44,7 @@ def test_what_was_open_before_a_fork_reads_after_it() -> None:
 
     process = context.Process(target=child)
     process.start()
-    process.join(60)
+    process.join(PATIENCE)
     assert process.exitcode == 0
     assert np.array_equal(array[...], want)
 
@@ -85,11 +85,12 @@ def test_after_a_fork_a_changed_source_is_an_error(tmp_path: Path) -> None:
 
     process = multiprocessing.get_context("fork").Process(target=child)
     process.start()
-    process.join(60)
+    process.join(PATIENCE)
     assert process.exitcode == 0
 
 
 def resident() -> int:
+    """All that this process has in memory: what Python and the allocator keep is in no account."""
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -129,5 +130,5 @@ def test_a_closed_archive_gives_back_what_it_held(tmp_path: Path) -> None:
     path.write_bytes(Zstd(level=1, checksum=True).encode(bytes(mib)) * 160)
     # In this process, other tests have left memory that is used again.
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        held, left = pool.submit(grown, path).result(60)
+        held, left = pool.submit(grown, path).result(PATIENCE)
     assert held > 128 * mib and left < 64 * mib

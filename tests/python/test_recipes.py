@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from clusters import program
-from conftest import DATA
+from conftest import DATA, PATIENCE
 from servers import ROOT
 
 EXAMPLES = ROOT / "src/cli/man/cluster"
@@ -46,7 +46,7 @@ class Slurm:
         if comment is not None:
             environment["SLURM_JOB_COMMENT"] = comment
         # Slurm waits for all that the script has started and that holds on to its output.
-        done = subprocess.run(["/bin/sh", self.folder / name], env=environment, capture_output=True, timeout=60)
+        done = subprocess.run(["/bin/sh", self.folder / name], env=environment, capture_output=True, timeout=PATIENCE)
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
@@ -96,7 +96,7 @@ def test_the_daemon_set_starts_the_program_as_it_is(tmp_path: Path) -> None:
     subprocess.run([shell, "-n", flag, line], check=True)
     fzmfs, *arguments = container["args"]
     assert fzmfs == "fzmfs"
-    said = subprocess.run([program(), *arguments[:-2], "/none", tmp_path], capture_output=True, text=True, timeout=60)
+    said = subprocess.run([program(), *arguments[:-2], "/none", tmp_path], capture_output=True, text=True, timeout=PATIENCE)
     assert said.returncode == 1 and "/none" in said.stderr, said.stderr
     point = arguments[-1]
     assert container["lifecycle"]["preStop"]["exec"]["command"] == ["fzmfs", "umount", point]

@@ -106,7 +106,7 @@ def test_errors_say_what_is_wrong_and_no_secret(web: Nginx, served: str) -> None
         (f"{web.url}/none", {}, "no such object"),
         (secret, {"expect": "abc"}, "not abc"),
         ("s3://bucket", {}, "s3://BUCKET/KEY"),
-        ("http://127.0.0.1:1/x", {"timeout": 1}, "cannot connect"),
+        ("http://127.0.0.1:1/x", {"timeout": 60}, "cannot connect"),
     ]:
         with pytest.raises(fzmfs.Error) as caught:
             fzmfs.open(url, **options)

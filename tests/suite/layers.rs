@@ -9,10 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What every layer may name: errors and failures, the cursor, limits, the account, the source, checksums, threads,
-/// text.
+/// the clock, text.
 const BASE: &[&str] = &[
-    "account", "bytes", "checksum", "error", "failure", "limits", "offset", "once", "parallel", "pool", "reserve",
-    "source", "text",
+    "account", "bytes", "checksum", "clock", "error", "failure", "limits", "offset", "once", "parallel", "pool",
+    "reserve", "source", "text",
 ];
 
 /// A layer, and the layers besides [`BASE`] that it may name. `format/*` is each of the formats, which may
@@ -38,6 +38,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("account", &[]),
     ("bytes", &[]),
     ("checksum", &[]),
+    ("clock", &[]),
     ("error", &[]),
     ("failure", &[]),
     ("huge_pages", &[]),

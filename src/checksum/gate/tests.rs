@@ -5,15 +5,13 @@ use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::thread;
-use std::time::Duration;
 
 use super::*;
 use crate::bytes::FileOffset;
 use crate::checksum::{BackgroundChecks, crc32};
+use crate::clock::PATIENCE;
 use crate::error::Error;
 use crate::source::Source;
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 #[test]
 fn a_gate_runs_its_check_once() {

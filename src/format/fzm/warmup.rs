@@ -110,12 +110,10 @@ impl fmt::Debug for Warmup {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
-    use std::time::Duration;
 
     use super::*;
+    use crate::clock::PATIENCE;
     use crate::error::Error;
-
-    const PATIENCE: Duration = Duration::from_secs(30);
 
     /// A warm-up that reports the places it reads, and whose reads end when the test says how.
     fn warmup(setup: Setup) -> (Warmup, mpsc::Receiver<u64>, mpsc::Sender<Result<()>>) {

@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 
@@ -11,12 +10,12 @@ use super::collected::HELD;
 use super::*;
 use crate::bytes::FileOffset;
 use crate::checksum::{BackgroundChecks, ChecksumGate, Threads, Verify};
+use crate::clock::{PATIENCE, wait_until};
 use crate::format::testing::{Memory, noise};
 use crate::format::{Check, Container, Content, Entry, File, FileExtent, Grid, Info};
 use crate::source::Source;
 use crate::tree::Tree;
 
-const PATIENCE: Duration = Duration::from_secs(30);
 const PIECE: u64 = 1000;
 
 type Answer = Result<Vec<u8>, i32>;
@@ -119,11 +118,7 @@ fn a_file_that_will_be_read_whole_is_decoded_once_and_before_it_is_read() {
     let (blob, counted) = Memory::new(noise(10_000), PIECE).blob();
     let file = rig.open(Content::Blob(blob.clone()));
     rig.reader.prefetch(&file);
-    let deadline = Instant::now() + PATIENCE;
-    while !(0..10).all(|piece| rig.cache.holds(&blob, piece)) {
-        assert!(Instant::now() < deadline);
-        std::thread::yield_now();
-    }
+    wait_until(|| (0..10).all(|piece| rig.cache.holds(&blob, piece)));
     assert_eq!(answer(&rig.read(&file, 0, 10_000)).unwrap(), noise(10_000));
     assert_eq!(counted.decodes.load(Ordering::Relaxed), 10);
 }

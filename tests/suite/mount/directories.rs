@@ -5,12 +5,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use crate::support::mounts::{Mounted, can_mount, fzmfs, is_alive, run, sh, within};
-
-/// How soon a change must be seen, with time to spare for a busy machine.
-const SOON: Duration = Duration::from_secs(10);
+use crate::support::mounts::{Mounted, can_mount, fzmfs, is_alive, run, sh, wait_until};
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
@@ -123,23 +119,25 @@ fn new_changed_and_removed_files_are_seen_and_old_bytes_are_not_served() {
     let before = fs::metadata(tree.path("n05.b2nd")).unwrap().ino();
     assert!(!tree.path("new.b2nd").exists());
     fs::copy(data("blosc2/n11_complex.b2nd"), tree.source.join("new.b2nd")).unwrap();
-    assert!(within(SOON, || tree.path("new.b2nd/data.raw").exists()));
+    wait_until("the new file", || tree.path("new.b2nd/data.raw").exists());
     // Replaced.
     fs::copy(data("blosc2/n01_1d_i4.b2nd"), tree.source.join("other")).unwrap();
     fs::rename(tree.source.join("other"), tree.source.join("n05.b2nd")).unwrap();
     let new = cat(&data("blosc2/n01_1d_i4.b2nd"), "data.raw");
-    assert!(within(SOON, || fs::read(&raw).is_ok_and(|bytes| bytes == new)));
+    wait_until("the other container", || fs::read(&raw).is_ok_and(|bytes| bytes == new));
     assert!(new != old && fs::metadata(tree.path("n05.b2nd")).unwrap().ino() != before);
     let mut byte = [0];
     let refused = || std::os::unix::fs::FileExt::read_at(&open, &mut byte, 0).is_err();
-    assert!(within(SOON, refused), "the pages of the old container are still served");
+    wait_until("the pages of the old container are gone", refused);
     // Written to in place, as a file that is passed through.
     fs::write(tree.source.join("text.txt"), "other text\n").unwrap();
-    assert!(within(SOON, || fs::read(tree.path("text.txt")).unwrap() == b"other text\n"));
+    wait_until("what was written", || fs::read(tree.path("text.txt")).is_ok_and(|bytes| bytes == b"other text\n"));
     fs::remove_file(tree.source.join("n05.b2nd")).unwrap();
-    assert!(within(SOON, || !tree.path("n05.b2nd").exists()));
+    wait_until("it is gone", || !tree.path("n05.b2nd").exists());
     fs::rename(tree.source.join("sub"), tree.source.join("moved")).unwrap();
-    assert!(within(SOON, || tree.path("moved/n01.b2nd/data.raw").exists() && !tree.path("sub").exists()));
+    wait_until("the directory has moved", || {
+        tree.path("moved/n01.b2nd/data.raw").exists() && !tree.path("sub").exists()
+    });
     assert!(tree.is_alive());
 }
 
@@ -169,9 +167,9 @@ fn nothing_leads_out_of_the_directory_and_nothing_blocks() {
     assert!(fs::write(tree.path("text.txt"), "x").is_err());
     // The directory itself may be renamed, and removed.
     fs::rename(&tree.source, tree.mounted.dir.path().join("renamed")).unwrap();
-    assert!(within(SOON, || fs::read(tree.path("sub/n01.b2nd/data.raw")).is_ok()));
+    wait_until("the renamed directory", || fs::read(tree.path("sub/n01.b2nd/data.raw")).is_ok());
     fs::remove_dir_all(tree.mounted.dir.path().join("renamed")).unwrap();
-    assert!(within(SOON, || names(&tree.path("")).is_empty()));
+    wait_until("nothing is left", || names(&tree.path("")).is_empty());
     assert!(tree.is_alive());
 }
 
@@ -184,7 +182,7 @@ fn files_keep_their_owner_and_their_rights() {
     fs::set_permissions(tree.source.join("n05.b2nd"), fs::Permissions::from_mode(0o640)).unwrap();
     fs::set_permissions(tree.source.join("text.txt"), fs::Permissions::from_mode(0o751)).unwrap();
     let mode = |name: &str| fs::metadata(tree.path(name)).unwrap().mode() & 0o7777;
-    assert!(within(SOON, || mode("text.txt") == 0o551 && mode("n05.b2nd") == 0o550));
+    wait_until("the rights", || mode("text.txt") == 0o551 && mode("n05.b2nd") == 0o550);
     let denied = "setpriv --reuid 12345 --regid 12345 --clear-groups cat mnt/n05.b2nd/data.raw 2>&1 || true";
     assert!(sh(tree.mounted.dir.path(), denied).contains("Permission denied"));
 }
@@ -196,7 +194,7 @@ fn a_tree_is_shown_beside_its_file() {
     }
     let tree = tree(&["-o", "layout=beside"]);
     fs::create_dir(tree.source.join("f06.b2frame.d")).unwrap();
-    assert!(within(SOON, || tree.path("f06.b2frame.d").exists()));
+    wait_until("the directory", || tree.path("f06.b2frame.d").exists());
     let found = names(&tree.path(""));
     let want = [
         "broken.fzm",
@@ -255,12 +253,12 @@ fn arrays_are_files_in_the_place_of_their_containers() {
     assert_eq!(checked, "", "inode numbers differ");
     // A name that is taken is not hidden, and a changed container is shown as it is now.
     fs::write(tree.source.join("n05.npy"), "mine").unwrap();
-    assert!(within(SOON, || fs::read(tree.path("n05.npy")).is_ok_and(|bytes| bytes == b"mine")));
-    assert!(within(SOON, || tree.path("n05~2.raw").exists() && !tree.path("n05.raw").exists()));
+    wait_until("the file of this name", || fs::read(tree.path("n05.npy")).is_ok_and(|bytes| bytes == b"mine"));
+    wait_until("another name", || tree.path("n05~2.raw").exists() && !tree.path("n05.raw").exists());
     fs::copy(data("blosc2/n01_1d_i4.b2nd"), tree.source.join("other")).unwrap();
     fs::rename(tree.source.join("other"), &file).unwrap();
     let want = cat(&data("blosc2/n01_1d_i4.b2nd"), "data.npy");
-    assert!(within(SOON, || fs::read(tree.path("n05~2.npy")).is_ok_and(|bytes| bytes == want)));
+    wait_until("the changed container", || fs::read(tree.path("n05~2.npy")).is_ok_and(|bytes| bytes == want));
     assert!(tree.is_alive());
 }
 
@@ -277,9 +275,11 @@ fn containers_in_containers_are_directories() {
         tree
     };
     let nested = of(&[]);
-    assert!(within(SOON, || fs::read(nested.path("x.b2nd.zst/x.b2nd/data.npy")).is_ok_and(|bytes| bytes == want)));
+    wait_until("the container in a container", || {
+        fs::read(nested.path("x.b2nd.zst/x.b2nd/data.npy")).is_ok_and(|bytes| bytes == want)
+    });
     let flat = of(&["-o", "layout=flat"]);
-    assert!(within(SOON, || fs::read(flat.path("x.npy")).is_ok_and(|bytes| bytes == want)));
+    wait_until("the array in a container", || fs::read(flat.path("x.npy")).is_ok_and(|bytes| bytes == want));
     assert!(nested.is_alive() && flat.is_alive());
 }
 
@@ -292,13 +292,13 @@ fn a_sparse_frame_is_a_container() {
     let sparse = data("blosc2/s01_sframe.b2frame");
     sh(&tree.source, &format!("cp -r {} sparse.b2frame; mkdir empty.b2frame", sparse.display()));
     let want = cat(&sparse, "data.raw");
-    assert!(within(SOON, || fs::read(tree.path("sparse.b2frame/data.raw")).is_ok_and(|bytes| bytes == want)));
+    wait_until("the sparse frame", || fs::read(tree.path("sparse.b2frame/data.raw")).is_ok_and(|bytes| bytes == want));
     assert!(names(&tree.path("empty.b2frame")).is_empty());
     let ls = |what: &str| run(fzmfs().args(["ls", "-R"]).arg(&tree.source).arg(what)).stdout;
     assert!(!ls("sparse.b2frame").is_empty());
     assert!(String::from_utf8(ls("")).unwrap().lines().any(|line| line == "sparse.b2frame/data.raw"));
     fs::remove_dir_all(tree.source.join("sparse.b2frame")).unwrap();
-    assert!(within(SOON, || !tree.path("sparse.b2frame").exists()));
+    wait_until("it is gone", || !tree.path("sparse.b2frame").exists());
     assert!(tree.is_alive());
 }
 

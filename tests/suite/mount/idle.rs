@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::support::made::{DATA, bytes};
-use crate::support::mounts::{Mounted, PATIENCE, can_mount, finish, fzmfs, made, run, sh, wait_for_mount, wait_until};
+use crate::support::mounts::{Mounted, can_mount, finish, fzmfs, made, run, sh, wait_for, wait_for_mount, wait_until};
 
 /// Mounts a made container with `idle=` in milliseconds, and logs when it is idle and in use all the same.
 fn mount(place: &Mounted, words: &[&str]) {
@@ -33,7 +33,7 @@ fn a_mount_without_use_ends_with_its_daemon() {
     command.args(["mount", file]).arg(&place.point).args(["-d", "-o", "idle=1", "--log"]).arg(place.log());
     let mut daemon = command.spawn().unwrap();
     wait_for_mount(&place.log());
-    let status = finish(&mut daemon, PATIENCE);
+    let status = finish(&mut daemon);
     assert!(status.is_some_and(|s| s.success()) && !place.is_mounted(), "{}", place.logged());
     assert!(place.logged().contains("unmounted after 1s without use"), "{}", place.logged());
 }
@@ -41,8 +41,10 @@ fn a_mount_without_use_ends_with_its_daemon() {
 /// A mount that is in use by a shell which has run `line`. The mount may end before that: then there is another one.
 fn used(place: &Mounted, line: &str) -> Child {
     let begun = place.dir.path().join("begun");
-    for _ in 0..50 {
-        mount(place, &["idle=50", "size=3000000"]);
+    let mut idle = 50;
+    wait_for("in use", || {
+        mount(place, &[&format!("idle={idle}"), "size=3000000"]);
+        idle *= 2;
         let line =
             format!("p=$PWD; {line}; [ -e $p/mnt/data.raw ]; echo x >$p/begun; read x; cat $p/mnt/data.raw >$p/all");
         let mut shell = shell(place, &line);
@@ -51,12 +53,11 @@ fn used(place: &Mounted, line: &str) -> Child {
             ended = shell.try_wait().unwrap().is_some();
             ended || begun.exists()
         });
-        if !ended {
-            return shell;
+        if ended {
+            wait_until("the mount ends", || !place.is_mounted());
         }
-        wait_until("the mount ends", || !place.is_mounted());
-    }
-    panic!("always too late for {line}");
+        (!ended).then_some(shell)
+    })
 }
 
 #[test]
@@ -72,7 +73,7 @@ fn an_open_file_keeps_the_mount_and_so_does_a_current_directory() {
         wait_until("it is idle more than once", || !refused || times() > before + 2);
         assert!(place.is_mounted(), "{line}");
         std::io::Write::write_all(&mut shell.stdin.take().unwrap(), b"x\n").unwrap();
-        assert!(finish(&mut shell, PATIENCE).is_some_and(|s| s.success()), "{line}");
+        assert!(finish(&mut shell).is_some_and(|s| s.success()), "{line}");
         assert!(std::fs::read(place.dir.path().join("all")).unwrap() == bytes(DATA, 0, 3_000_000), "{line}");
         wait_until("the mount ends", || !place.is_mounted());
         sh(place.dir.path(), "rm begun all");

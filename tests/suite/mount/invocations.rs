@@ -150,7 +150,7 @@ fn debug_logs_every_request_and_stays_in_the_foreground() {
     let read = read_apart(&place.path("data.raw"));
     let output = run(fzmfs().arg("umount").arg(&place.point));
     assert!(output.status.success(), "{output:?}");
-    let status = crate::support::mounts::finish(&mut child, crate::support::mounts::PATIENCE);
+    let status = crate::support::mounts::finish(&mut child);
     assert!(!read.is_empty() && status.expect("ends").success());
     let log = place.logged();
     for request in ["lookup", "open", "read", "release"] {

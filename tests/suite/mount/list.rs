@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::mounts::{Mounted, can_mount, fzmfs, is_alive, read_apart, run, sh, wait_until};
+use crate::support::mounts::{Mounted, can_mount, fzmfs, is_alive, read_apart, run, sh, wait_for, wait_until};
 
 /// What `list` says of one mount. Of the others, which other tests make use of, it asks nothing.
 #[track_caller]
@@ -17,30 +17,39 @@ fn listed(point: &Path) -> Value {
     all.remove(0)
 }
 
+/// The same of a daemon that runs: on a busy machine it may be too slow to be waited for.
+#[track_caller]
+fn answered(point: &Path) -> Value {
+    wait_for("the daemon answers in time", || Some(listed(point)).filter(|mount| mount["state"] != "silent"))
+}
+
 #[test]
 fn the_counters_are_those_of_the_reads() {
     if !can_mount() {
         return;
     }
-    let mounted = Mounted::made(&["size=3000000", "piece=100000", "cache=1000000", "fsname=a b\\c"]);
-    let before = listed(&mounted.point);
+    // What is decoded ahead stays until it is read.
+    let mounted = Mounted::made(&["size=3000000", "piece=100000", "cache=4000000", "fsname=a b\\c"]);
+    let before = answered(&mounted.point);
     assert_eq!((before["state"].as_str(), before["source"].as_str()), (Some("serving"), Some("a b\\c")));
     assert_eq!(before["mountpoint"].as_str(), mounted.point.to_str());
     assert_eq!(before["pid"].as_u64(), Some(mounted.daemon().into()));
     assert_eq!(before["stats"]["decoded_bytes"].as_u64(), Some(0));
-    assert_eq!(before["stats"], listed(&mounted.point)["stats"], "asking is not use");
+    assert_eq!(before["stats"], answered(&mounted.point)["stats"], "asking is not use");
 
     assert_eq!(read_apart(&mounted.path("data.raw")).len(), 3_000_000);
     wait_until("the file is closed", || listed(&mounted.point)["stats"]["open_files"] == 0);
-    let stats = listed(&mounted.point)["stats"].clone();
+    let stats = answered(&mounted.point)["stats"].clone();
     let count = |name: &str| stats[name].as_u64().unwrap();
     assert_eq!((count("decoded_bytes"), count("decodes")), (3_000_000, 30));
     assert!(count("requests") > 3 && count("hits") + count("misses") > 0, "{stats}");
-    assert!(count("cache_bytes") <= 1_000_000 && count("cache_limit") == 1_000_000, "{stats}");
+    assert!(count("cache_bytes") <= 4_000_000 && count("cache_limit") == 4_000_000, "{stats}");
 
-    let line = run(fzmfs().arg("list").arg(&mounted.point)).stdout;
-    let line = String::from_utf8(line).unwrap();
-    assert!(line.contains("MOUNTPOINT") && line.contains("a b\\c") && line.contains("2.9 MiB"), "{line}");
+    wait_until("the line for people", || {
+        let line = String::from_utf8(run(fzmfs().arg("list").arg(&mounted.point)).stdout).unwrap();
+        assert!(line.contains("MOUNTPOINT") && line.contains("a b\\c"), "{line}");
+        line.contains("2.9 MiB")
+    });
     let shown = sh(mounted.dir.path(), "getfattr --only-values -n user.fzmfs.stats mnt; getfattr -d -m - mnt");
     assert!(shown.starts_with('{') && shown.contains("\"decoded_bytes\":3000000"), "{shown}");
     assert_eq!(shown.matches("stats").count(), 0, "it is not listed: {shown}");

@@ -1,12 +1,14 @@
 //! Making a mount: in the background with an answer, or not at all and with a reason.
 
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use tempfile::TempDir;
 
+use super::moved::WAITS;
 use crate::support::made::{DATA, bytes};
 use crate::support::mounts::{
-    Mounted, PATIENCE, can_mount, finish, fzmfs, is_mounted, made, opened, run, sh, wait_until,
+    Mounted, PATIENCE, can_mount, finish, fzmfs, is_mounted, made, opened, run, sh, wait_for, wait_until,
 };
 
 /// Mounts `file` on `point` with the real program, which has to fail; what it said.
@@ -117,33 +119,40 @@ fn of_two_simultaneous_mounts_on_one_directory_one_succeeds() {
         let ours = mounts.lines().filter(|line| line.split(' ').nth(4) == point.to_str());
         ours.filter(|line| line.contains(source.to_str().unwrap())).count() == 1
     };
-    for held in [true, false, false, false, false] {
-        // Both have found the directory free, and wait for their turn.
-        let lock = held.then(|| {
-            let directory = std::fs::File::open(point).unwrap();
-            directory.lock().unwrap();
-            directory
-        });
-        let mut both = files.each_ref().map(|file| {
+    let spawn = || {
+        files.each_ref().map(|file| {
             let mut command = fzmfs();
             command.args(["mount", "-f"]).arg(file).arg(point);
             command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
-        });
-        if let Some(lock) = lock {
-            let waits = |child: &std::process::Child| opened(child.id(), point) >= 2;
-            wait_until("both wait", || both.iter().all(waits));
-            assert!(!is_mounted(point));
-            lock.unlock().unwrap();
+        })
+    };
+    // Both have found the directory free, and wait for their turn.
+    let waiting = || {
+        let directory = std::fs::File::open(point).unwrap();
+        directory.lock().unwrap();
+        let begun = Instant::now();
+        let mut both = spawn();
+        wait_until("both wait", || both.iter().all(|child| opened(child.id(), point) >= 2));
+        let (is_up, in_time) = (is_mounted(point), begun.elapsed() < WAITS);
+        assert!(!(is_up && in_time));
+        if !in_time {
+            // One may have mounted before.
+            both.iter_mut().for_each(|child| child.kill().and_then(|()| child.wait().map(drop)).unwrap());
+            sh(dir.path(), "while mountpoint -q mnt; do umount -l mnt; done");
         }
+        in_time.then_some(both)
+    };
+    for held in [true, false, false, false, false] {
+        let mut both = if held { wait_for("both wait for each other", waiting) } else { spawn() };
         wait_until("one of them gives up", || both.iter_mut().any(|child| child.try_wait().unwrap().is_some()));
         let winner = usize::from(both[0].try_wait().unwrap().is_some());
         let said = both.each_mut()[1 - winner].stderr.take().map(std::io::read_to_string).unwrap().unwrap();
         assert!(said.contains("already mounted"), "{said}");
-        assert_eq!(finish(&mut both[1 - winner], PATIENCE).and_then(|status| status.code()), Some(1));
+        assert_eq!(finish(&mut both[1 - winner]).and_then(|status| status.code()), Some(1));
         wait_until("the other is there", || is_up(&files[winner]) && !is_up(&files[1 - winner]));
         wait_until("it answers", || point.join("info.json").is_file());
         sh(dir.path(), &format!("kill -TERM {}", both[winner].id()));
-        assert_eq!(finish(&mut both[winner], PATIENCE).and_then(|status| status.code()), Some(0));
+        assert_eq!(finish(&mut both[winner]).and_then(|status| status.code()), Some(0));
         assert!(!is_mounted(point));
     }
 }
@@ -174,7 +183,7 @@ fn a_mount_in_the_foreground_answers_too_and_ends_with_a_signal() {
     wait_until("mounted", || is_mounted(point));
     let got = std::fs::read(point.join("data.raw"));
     Command::new("kill").arg("-INT").arg(child.id().to_string()).status().unwrap();
-    let status = crate::support::mounts::finish(&mut child, crate::support::mounts::PATIENCE);
+    let status = finish(&mut child);
     assert!(status.expect("ends").success());
     assert!(!is_mounted(point));
     assert!(got.unwrap() == bytes(DATA, 0, 8 << 20));
@@ -199,7 +208,7 @@ fn systemd_is_notified_when_the_mount_answers() {
     let point = dir.path().join("mnt");
     std::fs::create_dir(&point).unwrap();
     let socket = std::os::unix::net::UnixDatagram::bind(dir.path().join("notify")).unwrap();
-    socket.set_read_timeout(Some(crate::support::mounts::PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut child = made()
         .arg(&point)
         .arg("foreground")
@@ -211,7 +220,7 @@ fn systemd_is_notified_when_the_mount_answers() {
     let got = socket.recv(&mut text);
     let answers = point.join("data.raw").is_file();
     Command::new("umount").arg(&point).status().unwrap();
-    crate::support::mounts::finish(&mut child, crate::support::mounts::PATIENCE);
+    finish(&mut child);
     assert_eq!(&text[..got.unwrap()], b"READY=1");
     assert!(answers);
 }

@@ -3,15 +3,12 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::support::made::bytes;
-use crate::support::mounts::{Mounted, can_mount, is_alive, within};
+use crate::support::mounts::{Mounted, can_mount, is_alive, wait_until};
 use crate::support::opened::data;
 
 const SIZE: u64 = 6_000_000;
-/// Longer than the watch takes.
-const NOTICED: Duration = Duration::from_secs(8);
 
 fn mounted() -> (Mounted, PathBuf, tempfile::TempDir) {
     let dir = tempfile::TempDir::new().unwrap();
@@ -121,10 +118,11 @@ fn chunk_files_that_change_are_noticed_without_a_read_and_nothing_is_mixed() {
         open.read_exact_at(&mut first, 0).unwrap();
         change(&frame.path().join("00000001.chunk"));
         let stale = || errno(&mounted.path("chunks/000003.raw")) == Some(libc::ESTALE);
-        assert!(within(NOTICED, stale), "change {n}");
+        wait_until(&format!("change {n} is noticed"), stale);
         let mut got = vec![0; 4096];
-        let dropped = within(NOTICED, || open.read_exact_at(&mut got, 0).is_err() || got != first);
-        assert!(dropped, "change {n}: pages are still served");
+        wait_until(&format!("pages after change {n} are no longer served"), || {
+            open.read_exact_at(&mut got, 0).is_err() || got != first
+        });
         assert!(open.read_exact_at(&mut got, 0).is_err(), "change {n}: other bytes are served");
         assert!(is_alive(mounted.daemon()));
     }
@@ -146,5 +144,5 @@ fn a_shard_that_changes_is_noticed_without_a_read() {
     assert_eq!(errno(&mounted.path("model.safetensors")), None);
     let shard = dir.path().join("model-00002-of-00002.zt");
     File::options().write(true).open(&shard).unwrap().write_all_at(b"x", 100).unwrap();
-    assert!(within(NOTICED, || errno(&mounted.path("model.safetensors")) == Some(libc::ESTALE)));
+    wait_until("the change is noticed", || errno(&mounted.path("model.safetensors")) == Some(libc::ESTALE));
 }

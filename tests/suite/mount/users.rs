@@ -2,13 +2,12 @@
 
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::support::made::{DATA, bytes};
 use crate::support::mounts::{
-    Mounted, can_mount, fzmfs, has, is_alive, is_mounted, made, run, sh, skip, wait_until, within,
+    Mounted, can_mount, fzmfs, has, is_alive, is_mounted, made, run, sh, skip, wait_for, wait_until,
 };
 
 /// A user that owns nothing else.
@@ -103,7 +102,7 @@ fn a_user_mounts_reads_and_unmounts() {
 
     let pid = home.daemon();
     sh(home.0.path(), &format!("kill -TERM {pid}"));
-    assert!(within(Duration::from_secs(5), || !is_alive(pid) && !home.is_mounted()));
+    wait_until("the mount ends", || !is_alive(pid) && !home.is_mounted());
 }
 
 #[test]
@@ -152,12 +151,17 @@ fn a_mount_in_namespaces_of_a_user_needs_no_helper_and_ends_when_it_is_idle() {
         skip("mounts in namespaces of users", "unshare -Urm: the kernel refuses them");
         return;
     }
-    let ask = "$asks --only-values -n user.fzmfs.daemon.pid mnt";
-    let mount = format!("asks=$(command -v getfattr); PATH=/nowhere; ./made mnt idle=200 size=1000 && {ask}");
-    let output = home.sh(&format!("unshare -Urm bash -c '{mount}'"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && !home.is_mounted(), "{said}");
-    let pid = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
+    let ask = "$asks --only-values -n user.fzmfs.daemon.pid mnt || [ ! -e mnt/data.raw ]";
+    let mut idle = 200;
+    let pid = wait_for("asked before the mount ends", || {
+        let made = format!("./made mnt idle={idle} size=1000");
+        let mount = format!("asks=$(command -v getfattr); PATH=/nowhere; {made} && {{ {ask}; }}");
+        let output = home.sh(&format!("unshare -Urm bash -c '{mount}'"));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !home.is_mounted(), "{said}");
+        idle *= 2;
+        String::from_utf8_lossy(&output.stdout).trim().parse().ok()
+    });
     wait_until("the daemon ends", || !is_alive(pid));
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crate::support::made::{DATA, SLOW, SLOW_PIECES, SMALL_PIECE, bytes};
-use crate::support::mounts::{Mounted, can_mount, run, sh, wait_until};
+use crate::support::mounts::{Mounted, can_mount, run, sh};
 
 /// Programs that run until they are let go.
 struct Held {
@@ -35,13 +35,9 @@ fn every_call_is_answered_while_a_decode_a_length_a_listing_and_the_container_ar
     if !can_mount() {
         return;
     }
-    let mounted = Mounted::nothing();
-    let hold = mounted.dir.path().join("hold");
-    let word = format!("hold={}", hold.display());
-    assert!(mounted.mount_made(&[&word, "entries=500", "threads=4", "slow=0"]).status.success());
-    // The root is listed, and one piece is there.
-    sh(mounted.dir.path(), "ls mnt >/dev/null; head -c 100 mnt/data.raw >/dev/null");
-    std::fs::write(&hold, b"").unwrap();
+    let (mounted, hold) = Mounted::held(&["entries=500", "threads=4", "slow=0"]);
+    // One piece is there.
+    sh(mounted.dir.path(), "head -c 100 mnt/data.raw >/dev/null");
     // Several for each, so that whatever a request holds would be used up.
     let mut lines = Vec::new();
     for _ in 0..6 {
@@ -53,7 +49,7 @@ fn every_call_is_answered_while_a_decode_a_length_a_listing_and_the_container_ar
     // Read in order: those that follow are prepared, which waits, and takes one thread at most.
     sh(mounted.dir.path(), "cat mnt/held/numbered/0000{00..07}.raw | cksum");
     for what in ["length", "piece", "listing", "info", "file"] {
-        wait_until(what, || hold.with_extension(what).exists());
+        hold.wait_for(what);
     }
     for line in [
         "stat mnt mnt/data.raw mnt/link mnt/info.json mnt/many mnt/names",
@@ -74,7 +70,7 @@ fn every_call_is_answered_while_a_decode_a_length_a_listing_and_the_container_ar
     assert_eq!(data, bytes(DATA, 0, data.len() as u64));
     assert_eq!(held.done.load(Ordering::SeqCst), 0, "they were waiting all the time");
     assert_eq!(pid, mounted.daemon());
-    std::fs::remove_file(&hold).unwrap();
+    drop(hold);
     let len = SLOW_PIECES * SMALL_PIECE;
     let want = [bytes(1000, 0, 100), b"made".to_vec(), format!("{len}\n").into(), bytes(SLOW, len - 1000, 1000)];
     for (output, want) in held.threads.into_iter().zip(want.iter().cycle()) {

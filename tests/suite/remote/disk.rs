@@ -3,13 +3,12 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
 use fzmfs::bytes::FileOffset;
 use fzmfs::source::{CacheDir, RemoteOptions, Source};
 
 use super::{noise, open_with};
-use crate::support::mounts::{Mounted, PATIENCE, can_mount, finish, fzmfs, is_alive, run, wait_until};
+use crate::support::mounts::{Mounted, can_mount, finish, fzmfs, is_alive, run, wait_until};
 use crate::support::server::{Fault, Object, Server};
 
 const MIB: u64 = 1 << 20;
@@ -17,6 +16,11 @@ const MIB: u64 = 1 << 20;
 fn open(server: &Server, dir: &Path) -> Arc<Source> {
     let cache = Some(CacheDir { dir: dir.join("cache"), size: None });
     open_with(server, "x", &RemoteOptions { cache, ..RemoteOptions::default() }).unwrap()
+}
+
+/// Bytes that the server has sent since its log was taken.
+fn sent(server: &Server) -> u64 {
+    server.log().iter().map(|request| request.sent).sum()
 }
 
 #[test]
@@ -38,8 +42,7 @@ fn what_was_read_before_takes_no_request_but_one_that_asks_whether_it_changed() 
     assert_eq!(log[0].headers["if-none-match"], "\"v1\"");
     // What was not read before is fetched, and nothing twice.
     assert!(again.get(FileOffset(0), 20 * MIB, "x").unwrap() == bytes);
-    let sent: u64 = server.take_log().iter().map(|request| request.sent).sum();
-    assert!(sent < 17 * MIB, "{sent}");
+    assert!(sent(&server) < 17 * MIB, "{}", sent(&server));
     server.fail([Fault::Status(403)]);
     let cache = Some(CacheDir { dir: dir.path().join("cache"), size: None });
     let refused = open_with(&server, "x", &RemoteOptions { cache, ..RemoteOptions::default() });
@@ -89,9 +92,11 @@ fn processes_that_are_killed_while_they_write_leave_nothing_that_is_wrong() {
         command.args(["cat", &url, "data.raw", "-o", &cache]).env("NO_PROXY", "127.0.0.1");
         command
     };
-    for delay in [20, 40, 60, 90, 130] {
+    // At other places each time: so much was sent, or it has ended.
+    for mib in [0, 1, 4, 9, 16, 23] {
+        server.take_log();
         let mut child = cat().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(delay));
+        wait_until("so much was sent", || sent(&server) >= mib * MIB || child.try_wait().unwrap().is_some());
         child.kill().unwrap();
         child.wait().unwrap();
     }
@@ -120,13 +125,14 @@ fn a_second_mount_takes_no_data_from_the_server_also_after_one_that_was_killed_w
     let (url, cache) = (server.url("x.zst"), format!("remote_cache={}", dir.path().join("cache").display()));
     let mounted = Mounted::nothing();
     let raw = mounted.path("data.raw");
-    for delay in [0, 15, 30, 60, 120] {
+    for mib in [0, 1, 4, 9, 16] {
         mount(&mounted, &url, &cache);
+        server.take_log();
         let pid = mounted.daemon();
         let mut reader = Command::new("cat").arg(&raw).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(delay));
+        wait_until("so much was sent", || sent(&server) >= mib * MIB || reader.try_wait().unwrap().is_some());
         run(Command::new("kill").args(["-9", &pid.to_string()]));
-        assert!(finish(&mut reader, PATIENCE).is_some(), "the reader hangs");
+        assert!(finish(&mut reader).is_some(), "the reader hangs");
         wait_until("the daemon has ended", || !is_alive(pid));
         run(Command::new("umount").arg("-l").arg(&mounted.point));
     }

@@ -7,6 +7,7 @@ mod many;
 mod mounted;
 mod others;
 mod prefix;
+mod prefix_requests;
 mod reading;
 mod versions;
 
@@ -29,11 +30,6 @@ fn noise(len: usize) -> Vec<u8> {
         (state >> 33) as u8
     };
     (0..len).map(|_| next()).collect()
-}
-
-/// Options with a short time-out.
-fn impatient() -> RemoteOptions {
-    RemoteOptions { timeout: Duration::from_secs(2), ..RemoteOptions::default() }
 }
 
 fn open_with(server: &Server, name: &str, options: &RemoteOptions) -> Result<Arc<Source>> {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use crate::support::mounts::{PATIENCE, can_mount, finish, run, wait_until};
+use crate::support::mounts::{can_mount, finish, run, wait_for, wait_until};
 use crate::support::opened::data;
 use crate::support::server::{Fault, Object, Server};
 
@@ -54,12 +54,13 @@ fn errors_name_the_url_and_no_secret() {
         (Fault::Status(404), "no such object (HTTP 404)"),
         (Fault::Status(403), "no permission to read it (HTTP 403)"),
         (Fault::Whole, "does not serve parts of the object"),
-        (Fault::Status(503), "no answer within 1 s: HTTP 503"),
+        (Fault::Status(503), "no answer within 1 s: "),
     ] {
+        let timeout = if fault == Fault::Status(503) { "timeout=1" } else { "timeout=600" };
         server.fail([fault]);
         for command in ["ls", "info", "verify"] {
             let output = run(Command::new(PROGRAM)
-                .args([command, &secret, "-o", "timeout=1"])
+                .args([command, &secret, "-o", timeout])
                 .env("FZMFS_LOG", "trace")
                 .env("NO_PROXY", "127.0.0.1"));
             let said = text(&output.stderr) + &text(&output.stdout);
@@ -92,7 +93,7 @@ fn a_url_is_mounted_and_a_changed_object_is_no_longer_served() {
     let dir = tempfile::tempdir().unwrap();
     let point = dir.path();
     let secret = format!("{shown}?token=SECRET");
-    let output = fzmfs(&[&secret, point.to_str().unwrap(), "-o", "timeout=1"]);
+    let output = fzmfs(&[&secret, point.to_str().unwrap()]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let mounted = Mounted(point);
     assert!(std::fs::read(point.join("data.raw")).unwrap() == want);
@@ -105,10 +106,13 @@ fn a_url_is_mounted_and_a_changed_object_is_no_longer_served() {
     let bytes = super::noise(3 << 20);
     let parts = frames(&bytes);
     server.put("x.zst", Object::new(parts.clone()));
-    let output = fzmfs(&[&server.url("x.zst"), point.to_str().unwrap(), "-o", "timeout=1,cache=1M"]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    // It gives up soon, and on a busy machine also where nothing is wrong.
+    wait_until("mounted", || {
+        fzmfs(&[&server.url("x.zst"), point.to_str().unwrap(), "-o", "timeout=1,cache=1M"]).status.success()
+    });
     let mounted = Mounted(point);
-    assert!(std::fs::read(point.join("chunks/000000.raw")).unwrap() == bytes[..1 << 20]);
+    let first = wait_for("read", || std::fs::read(point.join("chunks/000000.raw")).ok());
+    assert!(first == bytes[..1 << 20]);
     server.fail([Fault::Status(500)]);
     // What the kernel has already is right.
     match std::fs::read(point.join("chunks/000002.raw")) {
@@ -147,9 +151,9 @@ fn a_reader_that_is_killed_ends_at_once_and_so_does_its_request() {
     let mut reader = Command::new("cat").arg(point.join("chunks/000002.raw")).stdout(Stdio::null()).spawn().unwrap();
     wait_until("it is being fetched", || !server.log().is_empty());
     reader.kill().unwrap();
-    assert!(finish(&mut reader, PATIENCE).is_some(), "the reader hangs");
+    assert!(finish(&mut reader).is_some(), "the reader hangs");
     // The server notices when it sends the next byte.
-    wait_until("the request has ended", || server.log().iter().all(|request| request.sent > 0));
+    wait_until("the request has ended", || !server.log().iter().any(|request| request.lasts));
     server.fail([]);
     assert!(std::fs::read(point.join("chunks/000002.raw")).unwrap() == super::noise(3 << 20)[2 << 20..]);
     drop(mounted);

@@ -4,7 +4,7 @@ use fzmfs::bytes::FileOffset;
 use fzmfs::error::Kind;
 use fzmfs::source::RemoteOptions;
 
-use super::{impatient, noise, open, open_with};
+use super::{noise, open, open_with};
 use crate::support::server::{Fault, Object, Server};
 
 const MIB: u64 = 1 << 20;
@@ -78,7 +78,7 @@ fn an_object_without_any_sign_of_its_version_is_refused_unless_allowed() {
     server.put("x", object);
     let error = open(&server, "x").unwrap_err();
     assert!(error.to_string().contains("neither ETag nor Last-Modified"), "{error}");
-    let options = RemoteOptions { unpinned: true, ..impatient() };
+    let options = RemoteOptions { unpinned: true, ..RemoteOptions::default() };
     let source = open_with(&server, "x", &options).unwrap();
     assert_eq!(source.get(FileOffset(MIB), 10, "x").unwrap(), noise(4 << 20)[1 << 20..][..10]);
 }
@@ -88,7 +88,7 @@ fn only_the_expected_version_is_opened() {
     let server = Server::start();
     server.put("x", Object::new(noise(100)));
     for (expect, opens) in [("v1", true), ("\"v1\"", true), ("v2", false), ("", false)] {
-        let options = RemoteOptions { expect: Some(expect.to_owned()), ..impatient() };
+        let options = RemoteOptions { expect: Some(expect.to_owned()), ..RemoteOptions::default() };
         let opened = open_with(&server, "x", &options);
         assert_eq!(opened.is_ok(), opens, "{expect}");
         if let Err(error) = opened {

@@ -1,15 +1,17 @@
 //! Real mounts for tests: always taken down again, every wait bounded in time.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// How long anything may take before a test fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// When a wait is a hang, and the test fails. No test passes or fails by how much sooner something happens.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Whether mounts can be made here. Where not, says so in one line; with `FZMFS_REQUIRE_FUSE` set that is a failure.
 pub(crate) fn can_mount() -> bool {
@@ -28,10 +30,15 @@ pub(crate) fn can_mount() -> bool {
     false
 }
 
-/// Says loudly that a test was not run.
+/// Says loudly that a test was not run: one line for each test and what it lacks. Call it on the thread of the test,
+/// which has its name.
 pub(crate) fn skip(what: &str, why: &str) {
-    // Past the harness, which keeps what tests print.
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let line = format!("SKIPPED {}: {what}: {why}\n", std::thread::current().name().unwrap_or("a test"));
+    if !SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(line.clone()) {
+        return;
+    }
+    // Past the harness, which keeps what tests print.
     if let Ok(mut terminal) = std::fs::OpenOptions::new().append(true).open("/proc/self/fd/2") {
         std::io::Write::write_all(&mut terminal, line.as_bytes()).ok();
     }
@@ -47,12 +54,37 @@ pub(crate) fn wait_for_mount(log: &Path) {
 /// Calls `done` until it is true.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, done: impl FnMut() -> bool) {
-    assert!(within(PATIENCE, done), "{what}: not after {PATIENCE:?}");
+    assert!(in_time(done), "{what}: not after {PATIENCE:?}");
 }
 
-/// Whether `done` becomes true before `time` is over.
-pub(crate) fn within(time: Duration, mut done: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + time;
+/// Calls `get` until it gives something.
+#[track_caller]
+pub(crate) fn wait_for<T>(what: &str, mut get: impl FnMut() -> Option<T>) -> T {
+    let mut got = None;
+    wait_until(what, || {
+        got = get();
+        got.is_some()
+    });
+    got.unwrap()
+}
+
+/// Calls `look` again if the kernel was told to drop its caches meanwhile, as other tests and programs may tell it.
+#[track_caller]
+pub(crate) fn with_kernel_caches<T>(mut look: impl FnMut() -> T) -> T {
+    let drops = || {
+        let all = fs::read_to_string("/proc/vmstat").unwrap();
+        all.lines().filter(|line| line.starts_with("drop_")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    wait_for("nobody drops the kernel's caches", || {
+        let before = drops();
+        let seen = look();
+        (drops() == before).then_some(seen)
+    })
+}
+
+/// Whether `done` becomes true, before waiting for it is a hang.
+fn in_time(mut done: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + PATIENCE;
     while !done() {
         if Instant::now() > end {
             return false;
@@ -65,18 +97,12 @@ pub(crate) fn within(time: Duration, mut done: impl FnMut() -> bool) -> bool {
 /// Runs to its end, or kills it after [`PATIENCE`] and fails.
 #[track_caller]
 pub(crate) fn run(command: &mut Command) -> Output {
-    run_within(PATIENCE, command)
-}
-
-/// As [`run`], with another limit.
-#[track_caller]
-pub(crate) fn run_within(limit: Duration, command: &mut Command) -> Output {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     // Taken by threads, so that a full pipe does not stop the program.
     let out = drain(child.stdout.take());
     let err = drain(child.stderr.take());
-    let status = finish(&mut child, limit).unwrap_or_else(|| panic!("{command:?}: not done after {limit:?}"));
+    let status = finish(&mut child).unwrap_or_else(|| panic!("{command:?}: not done after {PATIENCE:?}"));
     Output { status, stdout: out.join().unwrap(), stderr: err.join().unwrap() }
 }
 
@@ -88,10 +114,10 @@ fn drain(stream: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<
     })
 }
 
-/// Waits for a child; kills it and gives `None` after `limit`.
-pub(crate) fn finish(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+/// Waits for a child; kills it and gives `None` after [`PATIENCE`].
+pub(crate) fn finish(child: &mut Child) -> Option<ExitStatus> {
     let mut status = None;
-    if !within(limit, || {
+    if !in_time(|| {
         status = child.try_wait().unwrap();
         status.is_some()
     }) {
@@ -170,6 +196,20 @@ impl Mounted {
         mounted
     }
 
+    /// Mounts a made container whose `held.raw` and the like wait as long as the hold lives.
+    #[track_caller]
+    pub(crate) fn held(words: &[&str]) -> (Self, Hold) {
+        let mounted = Self::nothing();
+        let hold = Hold(mounted.dir.path().join("hold"));
+        let word = format!("hold={}", hold.0.display());
+        let output = mounted.mount_made(&[&[&*word], words].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        // Now the root is listed.
+        sh(mounted.dir.path(), "ls mnt");
+        fs::write(&hold.0, b"").unwrap();
+        (mounted, hold)
+    }
+
     /// Mounts a file with the program itself.
     #[track_caller]
     pub(crate) fn of(file: &Path) -> Self {
@@ -206,6 +246,13 @@ impl Mounted {
     /// What the daemon has logged.
     pub(crate) fn logged(&self) -> String {
         std::fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
+    /// What `fzmfs list` counts, as the daemon says it; asking is not counted.
+    #[track_caller]
+    pub(crate) fn stats(&self) -> serde_json::Value {
+        let line = "getfattr --only-values --absolute-names -n user.fzmfs.stats mnt";
+        serde_json::from_str(&sh(self.dir.path(), line)).unwrap()
     }
 
     /// How often a piece of `slow.raw` was begun to be decoded; piece `only` if one is given.
@@ -245,6 +292,23 @@ impl Mounted {
     /// Whether something is mounted on the point.
     pub(crate) fn is_mounted(&self) -> bool {
         is_mounted(&self.point)
+    }
+}
+
+/// Holds up the files of a made container that wait.
+pub(crate) struct Hold(PathBuf);
+
+impl Hold {
+    /// Waits until something waits, which is named in `tests/made/container.rs`.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, what: &str) {
+        wait_until(what, || self.0.with_extension(what).exists());
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        fs::remove_file(&self.0).ok();
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) struct Server {
 
 struct Shared {
     objects: Mutex<HashMap<String, Object>>,
-    log: Mutex<Vec<Request>>,
+    log: Mutex<Vec<Logged>>,
     /// Faults of the next requests; the last one stays.
     faults: Mutex<Vec<Fault>>,
     /// Fault of each request for the end of an object.
@@ -45,13 +45,35 @@ impl Object {
     }
 }
 
-/// One request, and what was sent for it.
+/// One request, and what was sent for it so far.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) target: String,
     pub(crate) headers: HashMap<String, String>,
-    /// Bytes of the body that were sent.
+    /// Bytes of the body that were sent, or are being.
     pub(crate) sent: u64,
+    /// Whether it is being answered.
+    pub(crate) lasts: bool,
+}
+
+/// A request in the log. It is there before its answer begins: who has got one finds it.
+struct Logged {
+    target: String,
+    headers: HashMap<String, String>,
+    answer: Arc<Progress>,
+}
+
+#[derive(Default)]
+struct Progress {
+    sent: AtomicU64,
+    ended: AtomicBool,
+}
+
+impl Logged {
+    fn now(&self) -> Request {
+        let (sent, ended) = (self.answer.sent.load(Ordering::Relaxed), self.answer.ended.load(Ordering::Relaxed));
+        Request { target: self.target.clone(), headers: self.headers.clone(), sent, lasts: !ended }
+    }
 }
 
 /// How one request fails.
@@ -146,12 +168,12 @@ impl Server {
 
     /// The requests since [`Server::take_log`].
     pub(crate) fn log(&self) -> Vec<Request> {
-        self.shared.log.lock().unwrap().clone()
+        self.shared.log.lock().unwrap().iter().map(Logged::now).collect()
     }
 
     /// The requests since the last call.
     pub(crate) fn take_log(&self) -> Vec<Request> {
-        std::mem::take(&mut self.shared.log.lock().unwrap())
+        self.shared.log.lock().unwrap().drain(..).map(|request| request.now()).collect()
     }
 }
 
@@ -167,7 +189,8 @@ impl Shared {
         let mut reader = BufReader::new(stream);
         while let Some((target, headers)) = head(&mut reader) {
             std::thread::sleep(*self.delay.lock().unwrap());
-            let mut out = Answer { stream, sent: 0 };
+            let progress = Arc::new(Progress::default());
+            let mut out = Answer { stream, progress: &progress };
             let fault = if headers.get("range").is_some_and(|range| range.starts_with("bytes=-")) {
                 let Some(fault) = self.tails.lock().unwrap().clone() else {
                     out.head(501, &[], 0);
@@ -178,15 +201,10 @@ impl Shared {
                 let mut faults = self.faults.lock().unwrap();
                 if faults.len() > 1 { faults.remove(0) } else { faults.first().cloned().unwrap_or(Fault::None) }
             };
-            let index = {
-                let mut log = self.log.lock().unwrap();
-                log.push(Request { target: target.clone(), headers: headers.clone(), sent: 0 });
-                log.len() - 1
-            };
+            let request = Logged { target: target.clone(), headers: headers.clone(), answer: progress.clone() };
+            self.log.lock().unwrap().push(request);
             let goes_on = self.answer(&target, &headers, &fault, &mut out);
-            if let Some(request) = self.log.lock().unwrap().get_mut(index) {
-                request.sent = out.sent;
-            }
+            progress.ended.store(true, Ordering::Relaxed);
             if fault == Fault::Reset {
                 return rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO)).unwrap();
             }
@@ -280,7 +298,7 @@ impl Shared {
 
 struct Answer<'a> {
     stream: &'a TcpStream,
-    sent: u64,
+    progress: &'a Progress,
 }
 
 impl Answer<'_> {
@@ -294,7 +312,7 @@ impl Answer<'_> {
     }
 
     fn body(&mut self, bytes: &[u8]) -> Option<()> {
-        self.sent += bytes.len() as u64;
+        self.progress.sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.stream.write_all(bytes).ok()
     }
 }

@@ -1,5 +1,6 @@
 //! Servers of others: nginx, and moto, which plays S3. Each on ports of its own, and ended with its value.
 
+use std::cell::Cell;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use super::mounts::{sh, skip, wait_until};
+use super::mounts::{sh, skip, wait_for, wait_until};
 use super::oracle::oracle;
 
 /// nginx with the files of a directory, over HTTP and over TLS with an authority of its own.
@@ -17,6 +18,8 @@ pub(crate) struct Nginx {
     child: Child,
     port: u16,
     tls: u16,
+    /// Lines of the log that were taken.
+    taken: Cell<usize>,
 }
 
 /// A port that nobody listens on.
@@ -24,7 +27,7 @@ fn port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn wait_for(port: u16) {
+fn wait_for_port(port: u16) {
     wait_until("the server listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
 }
 
@@ -66,9 +69,9 @@ impl Nginx {
         let mut command = Command::new(program);
         command.arg("-p").arg(dir.path()).args(["-e", "error.log", "-c", "conf"]);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let nginx = Self { dir, child, port, tls };
-        wait_for(port);
-        wait_for(tls);
+        let nginx = Self { dir, child, port, tls, taken: Cell::new(0) };
+        wait_for_port(port);
+        wait_for_port(tls);
         Some(nginx)
     }
 
@@ -92,10 +95,18 @@ impl Nginx {
 
     /// The bytes of the body of each request since the last call, as the server has logged them.
     pub(crate) fn take_log(&self) -> Vec<u64> {
-        let path = self.dir.path().join("access.log");
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        fs::write(&path, "").unwrap();
-        text.lines().map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect()
+        // It logs a request after its answer, and before it turns to the next one: to ours.
+        let mark = format!("/mark-{}", self.taken.get());
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        write!(stream, "GET {mark} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let lines = wait_for("the mark is logged", || {
+            let text = fs::read_to_string(self.dir.path().join("access.log")).unwrap_or_default();
+            let lines: Vec<String> = text.lines().skip(self.taken.get()).map(str::to_owned).collect();
+            text.ends_with('\n').then_some(lines).filter(|lines| lines.iter().any(|line| line.contains(&mark)))
+        });
+        self.taken.set(self.taken.get() + lines.len());
+        let asked = lines.iter().filter(|line| !line.contains("/mark-"));
+        asked.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect()
     }
 }
 
@@ -124,7 +135,7 @@ impl Moto {
         command.args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port.to_string()]);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let moto = Self { child, port };
-        wait_for(port);
+        wait_for_port(port);
         moto.put("", &[]);
         Some(moto)
     }

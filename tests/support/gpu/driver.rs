@@ -48,15 +48,18 @@ pub(crate) fn device(memory_limit: Option<u64>) -> Option<Arc<dyn Device>> {
 
 /// A folder with the test driver as libcuda.so.1, for `LD_LIBRARY_PATH`; `None`, with a message, without g++.
 pub(crate) fn driver() -> Option<&'static Path> {
-    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let made = FOLDER.get_or_init(|| build().inspect_err(|why| skip("no driver for the host", why)).ok());
-    made.as_deref()
+    static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    FOLDER.get_or_init(build).as_deref().inspect_err(|why| skip("no driver for the host", why)).ok()
 }
 
 /// Bytes of freed memory that the test driver was asked to keep; `None` where it is not loaded.
 #[expect(unsafe_code, reason = "a call of the test driver")]
 pub(crate) fn kept_memory() -> Option<u64> {
-    device(None).filter(|_| !is_real())?;
+    device(None)?;
+    if is_real() {
+        skip("what the test driver was asked", "the driver is a real one");
+        return None;
+    }
     // SAFETY: the library is loaded for all, under this name.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"fake_kept_memory".as_ptr()) };
     assert!(!found.is_null());
