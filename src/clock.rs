@@ -3,10 +3,10 @@
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
 #[cfg(test)]
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
+use std::time::Instant;
 
 /// When a wait of a unit test is a hang, and the test fails.
 #[cfg(test)]
@@ -14,17 +14,16 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A clock. Copies of one show the same time.
 #[derive(Clone, Debug)]
+#[cfg_attr(not(test), derive(Default))]
 pub(crate) struct Clock {
     #[cfg(test)]
     stands_at: Arc<Mutex<Instant>>,
 }
 
+#[cfg(test)]
 impl Default for Clock {
     fn default() -> Self {
-        Self {
-            #[cfg(test)]
-            stands_at: Arc::new(Mutex::new(Instant::now())),
-        }
+        Self { stands_at: Arc::new(Mutex::new(Instant::now())) }
     }
 }
 
