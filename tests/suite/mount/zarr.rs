@@ -84,8 +84,9 @@ fn a_flipped_byte_is_an_error_in_every_reader() {
         let mut bytes = good.clone();
         bytes[at] ^= 0xFF;
         std::fs::write(&file, bytes).unwrap();
-        let mount = Mounted::of(&file);
-        std::fs::read(mount.path("data.raw")).is_err()
+        // Most bytes are not seen to be wrong: without a mount for each of them.
+        let archive = fzmfs::Archive::open(&file, &fzmfs::Options::new());
+        archive.and_then(|archive| archive.file("data.raw")?.read()).is_err()
     };
     let at = (good.len() / 2..good.len()).find(|&at| is_broken(at)).unwrap();
     println!("byte {at} of {}", good.len());
