@@ -12,9 +12,8 @@ use fzm_writer::{Dtype, Form, Generation, Pipeline, Source, field, spec};
 ///
 /// Stages are separated by commas, their keys follow a colon:
 /// `lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze`. Every stage reads the one before it, or what
-/// `from=K,port=NAME` says. Stages: `lorenzo_quant`, `quantizer`, `lorenzo`, `difference`, `rle`, `bitpack`,
-/// `zigzag`, `negabinary`, `bitshuffle`, `rze`, `huffman`, `pass_through`; their keys are in
-/// tests/support/fzm/spec.rs.
+/// `from=K,port=NAME` says. The stages and their keys are in tests/support/fzm/spec.rs, the pipelines of the
+/// library's presets in tests/support/fzm/presets.rs.
 ///
 /// A file whose outliers are all values of the array, in reverse order, needs the largest index relative to its size.
 /// With 36 million of them the index and its sorted copy have 864 MB; a cache of 16 MB, or 1 MB, must do:
