@@ -672,6 +672,27 @@ fn arrays_of_many_pieces_read_back_whole_and_in_windows() {
     }
 }
 
+/// The lengths of several sources are not in table order. Only a result that may be too long is cut, to the longest.
+#[test]
+fn a_result_is_not_cut_to_the_length_of_another_source() {
+    let data = |dtype, n| Data { dtype, shape: vec![n], kind: 0, seed: 0, ragged: 0 };
+    for (first, second) in [(0, 1), (1152, 7190), (7190, 1152)] {
+        // All sources are padded to whole chunks.
+        let stages = "difference:in=i32,out=i32,chunk=512,adaptive_lorenzo:t=i32,tile=8,select=1,\
+                      tiled_lorenzo:t=i16,from=input,tiled_lorenzo:t=i16,shape=none";
+        let case = Case {
+            stages: stages.into(),
+            sources: vec![data(Dtype::I32, first), data(Dtype::I16, second)],
+            version: 0x0301,
+            crc: true,
+            scatter: None,
+            generation: Generation::Packed,
+            piece: Some(1),
+        };
+        check(&case).unwrap();
+    }
+}
+
 /// A reader that jumps decodes at most two fragments for a page, and none again.
 #[test]
 fn a_page_of_an_array_of_many_pieces_decodes_at_most_64_kib() {

@@ -213,7 +213,7 @@ impl Pipeline {
             let (context, account) = (Arc::clone(&context), options.account.clone());
             let mut stream: Arc<dyn ByteStream> = Arc::new(WithErrorContext { inner, context, setup, account });
             let is_data = port == 0 && self.graph.sources().contains(&index);
-            if is_data && self.chain_has(index, |stage| stage.is_overlong()) {
+            if is_data && self.is_overlong(index) {
                 stream = self.without_surplus(stream);
             }
             let (content, blobs) = blob::content(&stream, self.gate.as_ref(), &self.setup_threads, options);
@@ -242,11 +242,18 @@ impl Pipeline {
         self.main_chain(source).filter_map(|port| self.stages.get(port.stage)).any(|stage| holds(stage.as_ref()))
     }
 
-    /// `stream` up to the length that the header gives.
+    /// Whether more than `source` held comes out of a stage, and no stage in front of it restores the length.
+    fn is_overlong(&self, source: usize) -> bool {
+        let mut stages = self.main_chain(source).filter_map(|port| self.stages.get(port.stage));
+        stages.find(|stage| stage.has_own_length() || stage.is_overlong()).is_some_and(|stage| stage.is_overlong())
+    }
+
+    /// `stream` up to the length that the header gives. Of several sources, whose lengths are not in table order, the
+    /// longest one that it can have.
     fn without_surplus(&self, stream: Arc<dyn ByteStream>) -> Arc<dyn ByteStream> {
-        match self.header.source_sizes.iter().copied().filter(|&size| size < stream.len()).max() {
-            Some(len) => Arc::new(Part { stream, at: 0, len }),
-            None => stream,
+        match self.header.source_sizes.iter().copied().filter(|&size| size <= stream.len()).max() {
+            Some(len) if len < stream.len() => Arc::new(Part { stream, at: 0, len }),
+            _ => stream,
         }
     }
 
