@@ -1,7 +1,8 @@
 //! A check that runs once for all who need its verdict, and those who wait for it.
 //!
-//! Invariants: a verdict about the bytes is kept; a check that could not be done (a failed read) gives no verdict, and
-//! the next reader starts it again. A blocking caller runs a check that is still queued, so no caller waits for a free
+//! Invariants: a verdict about the bytes is kept, and a failure wins over a pass, whichever comes first: bytes that one
+//! reader has found broken are served to none. A check that could not be done (a failed read) gives no verdict, and the
+//! next reader starts it again. A blocking caller runs a check that is still queued, so no caller waits for a free
 //! thread.
 #![forbid(unsafe_code)]
 
@@ -25,9 +26,19 @@ pub(super) struct SharedCheck {
     ran: Condvar,
 }
 
+/// Who has found a failure, and tells of it once.
+#[derive(Default, PartialEq, Eq)]
+enum Teller {
+    #[default]
+    Check,
+    Reader,
+}
+
 #[derive(Default)]
 struct State {
     verdict: Option<Result<()>>,
+    /// Who tells of a failure.
+    teller: Teller,
     /// A thread is running the check; or (`queued`) a job that will run it is in the queue.
     running: bool,
     queued: bool,
@@ -37,6 +48,20 @@ struct State {
     runs: u64,
     last: Option<Result<()>>,
     parked: Vec<Then>,
+}
+
+impl State {
+    fn has_failed(&self) -> bool {
+        self.verdict.as_ref().is_some_and(Result::is_err)
+    }
+
+    /// Records `verdict`, unless a failure was recorded before; returns the one that is kept.
+    fn settle(&mut self, verdict: &Result<()>) -> Result<()> {
+        match &self.verdict {
+            Some(failed @ Err(_)) => failed.clone(),
+            _ => self.verdict.insert(verdict.clone()).clone(),
+        }
+    }
 }
 
 impl SharedCheck {
@@ -61,15 +86,19 @@ impl SharedCheck {
         (state.verdict.clone(), state.begun)
     }
 
-    /// Records a verdict; returns whether it is the first. Transient errors are none.
+    /// Records the verdict of a reader; returns whether it is the first failure. Transient errors are none.
     pub(super) fn report(&self, verdict: &Result<()>) -> bool {
         if verdict.as_ref().is_err_and(|e| !e.is_lasting()) {
             return false;
         }
         let mut state = self.lock();
-        let is_first = state.verdict.is_none();
-        state.verdict.get_or_insert_with(|| verdict.clone());
-        is_first
+        let is_new = verdict.is_err() && !state.has_failed();
+        // Which of them is kept does not matter here.
+        let _ = state.settle(verdict);
+        if is_new {
+            state.teller = Teller::Reader;
+        }
+        is_new
     }
 
     /// Starts the check in the background, as one of `checks`, unless it was started or has given a verdict.
@@ -80,7 +109,12 @@ impl SharedCheck {
         }
         drop(state);
         let (check, running) = (self.clone(), checks.begin());
-        self.threads.run(Box::new(move || running.ends(check.wait())));
+        self.threads.run(Box::new(move || {
+            let verdict = check.wait();
+            if check.lock().teller == Teller::Check {
+                running.ends(verdict);
+            }
+        }));
     }
 
     /// Returns the verdict and runs the check if there is none. One that is only reported passes until it has failed.
@@ -136,12 +170,12 @@ impl SharedCheck {
     /// Runs the check, which this thread has claimed, and notifies all waiters.
     fn run(&self) -> Result<()> {
         let panicked = || Err(Error::corrupt("the check panicked", "checksum"));
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.check.as_ref().map_or(Ok(()), |check| check())))
+        let mut outcome = catch_unwind(AssertUnwindSafe(|| self.check.as_ref().map_or(Ok(()), |check| check())))
             .unwrap_or_else(|_| panicked());
         let mut state = self.lock();
         match &outcome {
             Err(error) if !error.is_lasting() => state.begun = false,
-            verdict => state.verdict = Some(verdict.clone()),
+            verdict => outcome = state.settle(verdict),
         }
         state.running = false;
         state.runs += 1;

@@ -148,6 +148,35 @@ fn a_reader_reports_what_its_own_decoding_found() {
 }
 
 #[test]
+fn a_failure_that_a_reader_reports_wins_over_a_check_that_passes_before_or_after() {
+    let (checks, told) = (BackgroundChecks::default(), Arc::new(AtomicU32::new(0)));
+    let count = told.clone();
+    checks.on_failure(move |_| _ = count.fetch_add(1, Ordering::Relaxed));
+    let (tx, begun) = mpsc::channel();
+    let (go, wait) = mpsc::channel::<()>();
+    let channels = Mutex::new((tx, wait));
+    let gate = ChecksumGate::new(&Verify::Background(checks.clone()), 0, &Threads::default(), move || {
+        let (begun, wait) = &*channels.lock().unwrap();
+        begun.send(()).unwrap();
+        wait.recv_timeout(PATIENCE).unwrap();
+        Ok(())
+    });
+    let (tx, rx) = mpsc::channel();
+    gate.before(true).when_open(move |verdict| tx.send(verdict.is_err()).unwrap());
+    begun.recv_timeout(PATIENCE).unwrap();
+    gate.report(&Err(Error::corrupt("no", "x")));
+    go.send(()).unwrap();
+    assert!(rx.recv_timeout(PATIENCE).unwrap(), "a parked reader gets the failure");
+    assert!(checks.join().is_err() && gate.before(true).wait().is_err() && gate.wait().is_err());
+    assert_eq!((gate.verified(), told.load(Ordering::Relaxed)), (Verified::Failed, 1));
+
+    let (gate, _) = flaky(&Verify::First, 0);
+    gate.wait().unwrap();
+    gate.report(&Err(Error::corrupt("no", "x")));
+    assert!(gate.wait().is_err() && gate.verified() == Verified::Failed);
+}
+
+#[test]
 fn parked_readers_share_one_run_and_occupy_no_thread() {
     let (go, wait) = mpsc::channel::<()>();
     let wait = Mutex::new(wait);
