@@ -8,12 +8,12 @@ mod shared_check;
 mod stream_hash;
 mod threads;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
+use std::sync::{Mutex, PoisonError};
 
 use crate::bytes::{FileOffset, to_usize};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::limits::zeroed;
+use crate::parallel;
 use crate::source::Source;
 
 pub use background::BackgroundChecks;
@@ -130,47 +130,31 @@ const STRIDE: u64 = 1 << 20;
 /// # Errors
 /// As [`Source::read`]; `ECANCELED` if the container is closed meanwhile.
 pub fn crc32(source: &Source, at: FileOffset, len: u64, threads: &Threads, what: &'static str) -> Result<u32> {
-    let strides = len.div_ceil(STRIDE);
-    let next = AtomicU64::new(0);
-    let work = || -> Result<Vec<(u64, crc32fast::Hasher)>> {
-        let mut parts = Vec::new();
-        let mut buffer = zeroed(STRIDE.min(len), what)?;
-        loop {
-            let i = next.fetch_add(1, Ordering::Relaxed);
-            if i >= strides {
-                return Ok(parts);
-            }
-            let start = i.saturating_mul(STRIDE);
-            threads.check_open(what)?;
-            let n = to_usize(STRIDE.min(len.saturating_sub(start)), what)?;
-            let bytes = buffer.get_mut(..n).unwrap_or_default();
-            source.read(at.plus(start), bytes, what)?;
-            let mut hasher = crc32fast::Hasher::new();
-            hasher.update(bytes);
-            parts.push((i, hasher));
-        }
+    let buffers = Mutex::new(Vec::new());
+    let idle = || buffers.lock().unwrap_or_else(PoisonError::into_inner);
+    let hash = |start: u64| -> Result<crc32fast::Hasher> {
+        threads.check_open(what)?;
+        let kept = idle().pop();
+        let mut buffer = kept.map_or_else(|| zeroed(STRIDE.min(len), what), Ok)?;
+        let n = to_usize(STRIDE.min(len.saturating_sub(start)), what)?;
+        let bytes = buffer.get_mut(..n).unwrap_or_default();
+        source.read(at.plus(start), bytes, what)?;
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(bytes);
+        idle().push(buffer);
+        Ok(hasher)
     };
-    let helpers = threads.helpers(strides.saturating_sub(1));
-    let mut parts = thread::scope(|scope| {
-        // If the system refuses more threads, the existing ones do the work.
-        let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
-        let others: Vec<_> = (0..helpers.count()).filter_map(spawn).collect();
-        let mut parts = work()?;
-        for other in others {
-            parts.extend(other.join().map_err(|_| Error::corrupt("the checksum thread panicked", what))??);
-        }
-        Ok::<_, Error>(parts)
-    })?;
-    parts.sort_unstable_by_key(|(i, _)| *i);
+    let strides = (0..len).step_by(to_usize(STRIDE, what)?);
+    let helpers = threads.helpers(len.div_ceil(STRIDE).saturating_sub(1));
     let mut whole = crc32fast::Hasher::new();
-    for (_, part) in &parts {
-        whole.combine(part);
-    }
+    parallel::in_order(helpers.workers(), strides, hash, |part| part.map(|part| whole.combine(&part)))?;
     Ok(whole.finalize())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
     use crate::bytes::to_u64;
 

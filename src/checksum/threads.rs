@@ -97,6 +97,12 @@ impl Helpers {
     pub fn count(&self) -> usize {
         self.count
     }
+
+    /// The number of threads for a caller that only waits for them: its own, and the helpers. 0 if there are no helpers,
+    /// and it has to do the work itself.
+    pub fn workers(&self) -> usize {
+        if self.count == 0 { 0 } else { self.count + 1 }
+    }
 }
 
 impl Drop for Helpers {

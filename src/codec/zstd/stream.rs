@@ -4,14 +4,13 @@
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread;
 
 use crate::bytes::{to_u64, to_usize};
 use crate::checksum::{ChecksumGate, Verified};
 use crate::error::{Error, Kind, Result};
 use crate::once::Once;
+use crate::parallel;
 
 use super::decode::length_error;
 use super::division::{Division, PieceFrames, Plan};
@@ -79,32 +78,17 @@ impl ContentStream {
 
     /// Counts the content of the frames that do not state it, once, on the caller's thread and available helpers.
     fn count_all(&self) -> Result<()> {
-        let (next, together) = (AtomicUsize::new(0), (self.count / TURNS).clamp(1, TOGETHER));
-        let work = || -> Result<()> {
-            loop {
-                // Neighbouring frames share reads, so they are counted by one thread.
-                let from = next.fetch_add(together, Ordering::Relaxed);
-                if from >= self.count {
-                    return Ok(());
-                }
-                self.frames.check_open()?;
-                for i in from..self.count.min(from + together) {
-                    self.frames.size(self.first + i)?;
-                }
-            }
-        };
         if self.indices().all(|i| self.frames.known(i).is_some()) {
             return Ok(());
         }
+        // Neighbouring frames share reads, so they are counted by one thread.
+        let together = (self.count / TURNS).clamp(1, TOGETHER);
+        let count = |from: usize| -> Result<()> {
+            self.frames.check_open()?;
+            (from..self.count.min(from + together)).try_for_each(|i| self.frames.size(self.first + i).map(drop))
+        };
         let helpers = self.frames.helpers(to_u64(self.count.div_ceil(together).saturating_sub(1)));
-        thread::scope(|scope| {
-            let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
-            let others: Vec<_> = (0..helpers.count()).filter_map(spawn).collect();
-            let own = work();
-            others.into_iter().fold(own, |all, other| {
-                all.and(other.join().unwrap_or_else(|_| Err(Error::corrupt("the sizing thread panicked", "frame"))))
-            })
-        })
+        parallel::in_order(helpers.workers(), (0..self.count).step_by(together), count, |counted| counted)
     }
 
     /// The numbers of the frames.
