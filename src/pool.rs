@@ -120,8 +120,10 @@ impl Drop for Pool {
     fn drop(&mut self) {
         let mut queue = self.0.lock();
         queue.closed = true;
-        queue.hints.clear();
+        let hints = std::mem::take(&mut queue.hints);
         drop(queue);
+        // What a hint owns may use this pool when it is dropped.
+        drop(hints);
         self.0.work.notify_all();
     }
 }
@@ -182,6 +184,7 @@ fn run(job: Job) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::PATIENCE;
     use std::sync::mpsc;
 
     #[test]
@@ -199,6 +202,26 @@ mod tests {
         pool.demand(say("demand"));
         go.send(()).unwrap();
         assert_eq!([rx.recv().unwrap(), rx.recv().unwrap()], ["demand", "hint"]);
+    }
+
+    #[test]
+    fn a_hint_that_waits_for_a_worker_when_it_is_dropped_does_not_stop_the_end_of_the_pool() {
+        /// Lets the first demand end, and waits for the second one.
+        struct Waits(mpsc::Sender<()>, mpsc::Receiver<()>, mpsc::Sender<bool>);
+        impl Drop for Waits {
+            fn drop(&mut self) {
+                self.0.send(()).unwrap();
+                self.2.send(self.1.recv_timeout(PATIENCE).is_ok()).unwrap();
+            }
+        }
+        let pool = Pool::new(1, "test");
+        let ((go, wait), (done, second), (tx, rx)) = (mpsc::channel(), mpsc::channel(), mpsc::channel());
+        pool.demand(Box::new(move || _ = wait.recv()));
+        pool.demand(Box::new(move || done.send(()).unwrap()));
+        let waits = Waits(go, second, tx);
+        assert!(pool.hint(Box::new(move || drop(waits))));
+        drop(pool);
+        assert!(rx.recv().unwrap(), "the worker was free to run it");
     }
 
     #[test]
