@@ -101,6 +101,9 @@
 //! file is a rule that maps byte ranges to pieces. All modules are internal: they are public only for the project's
 //! tests and benchmarks, are not documented here, and change without notice.
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("positions and sizes of 64 bits are used as indices: a 64-bit target is needed");
+
 mod archive;
 mod clock;
 

@@ -47,7 +47,8 @@ pub trait Blob: Send + Sync {
     /// covers it. After an error `dst` holds unspecified bytes.
     ///
     /// Takes well under a second if [`Blob::gate`] returns `None`; otherwise it waits for the gate, or runs its check
-    /// on the calling thread if no other thread does. Never waits for another piece.
+    /// on the calling thread if no other thread does. Does not wait for another piece, unless this one continues from
+    /// it ([`Blob::is_run`]) and another thread is decoding it: then for that thread, which waits for no piece.
     ///
     /// # Errors
     /// Fails if the piece is broken; the error names the field and the offset.

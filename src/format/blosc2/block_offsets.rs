@@ -37,12 +37,22 @@ enum BlockSizes {
     Ends(Vec<u32>),
 }
 
+/// The size of blocks whose recorded size is `size`: C-Blosc2 3.0.0 to 3.3.5 may have used whole items of `width` bytes
+/// without recording it.
+fn rounded(size: u32, width: u32) -> u32 {
+    if size > width { size - size.checked_rem(width).unwrap_or(0) } else { size }
+}
+
 impl BlockOffsets {
     /// Maximum memory that the tables after `header` take, including temporary buffers.
-    pub(super) fn max_memory(header: &Header) -> Option<u64> {
+    pub(super) fn max_memory(header: &Header, item: &ItemSpec) -> Option<u64> {
         let count = match header.kind {
             Kind::VlBlocks { count } => count,
-            Kind::Blocks => header.nbytes.checked_div(header.blocksize)?,
+            Kind::Blocks => {
+                let sizes =
+                    [header.typesize.into(), item.typesize(header)].map(|width| rounded(header.blocksize, width));
+                header.nbytes.div_ceil(sizes.into_iter().min().filter(|&size| size > 0)?)
+            }
             _ => return None,
         };
         // A start as stored and as a number, a span, and an end or the sorted start. A table larger than the chunk is
@@ -61,15 +71,13 @@ impl BlockOffsets {
 
     fn uniform(header: &Header, stored: &StoredChunk, item: &ItemSpec) -> Result<Self> {
         let (size, width) = (header.blocksize, u32::from(header.typesize));
-        // C-Blosc2 3.0.0 to 3.3.5 may have recorded a block size other than the one used.
-        let rounded = |width: u32| if size > width { size - size % width } else { size };
-        let mut blocksize = rounded(width);
+        let mut blocksize = rounded(size, width);
         let frame = item.typesize(header);
-        let in_doubt = width == 1 && frame > 255 && rounded(frame) != size;
+        let in_doubt = width == 1 && frame > 255 && rounded(size, frame) != size;
         let read = |blocksize: u32| Starts::read(header, stored, header.nbytes.div_ceil(blocksize));
         let mut starts = read(blocksize);
         if in_doubt && !matches!(&starts, Ok(s) if s.first() == Some(s.tables)) {
-            blocksize = rounded(frame);
+            blocksize = rounded(size, frame);
             starts = read(blocksize);
         }
         let starts = starts?;
@@ -217,5 +225,39 @@ impl Starts {
         sorted.sort_unstable();
         let end = |start: u32| sorted.get(sorted.partition_point(|&s| s <= start)).copied().unwrap_or(header.cbytes);
         Ok(self.at.iter().map(|&start| clipped(start, end(start))).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::account::Account;
+    use crate::bytes::FileOffset;
+    use crate::format::blosc2::memory::Memory;
+    use crate::source::Source;
+
+    /// The tables of a chunk of 1,000 blocks of 255 bytes, whose header states blocks of `blocksize` bytes and items of
+    /// `typesize` bytes; its frame those of `frame` bytes.
+    fn tables(blocksize: u32, typesize: u8, frame: u32) -> (u64, BlockOffsets) {
+        let (nbytes, first) = (255_000_u32, 16 + 4 * 1000_u32);
+        let cbytes = first + 1000;
+        let mut bytes = vec![2, 1, 0x10, typesize];
+        bytes.extend([nbytes, blocksize, cbytes].into_iter().chain(first..cbytes).flat_map(u32::to_le_bytes));
+        bytes.resize(cbytes as usize, 0);
+        let header = Header::parse(&bytes[..16], FileOffset(0), cbytes.into()).unwrap();
+        let stored = StoredChunk::new(&Source::from_bytes(bytes), FileOffset(0), None);
+        let memory = Memory::new(Account::new(1 << 20, 0), 1 << 30);
+        let item = ItemSpec { memory, typesize: Some(frame), blockshape: Ok(None) };
+        let most = BlockOffsets::max_memory(&header, &item).unwrap();
+        (most, BlockOffsets::read(&header, &stored, &item).unwrap())
+    }
+
+    #[test]
+    fn tables_are_charged_for_the_blocks_that_there_are_after_rounding() {
+        for (blocksize, typesize, frame) in [(255, 255, 255), (509, 255, 255), (509, 1, 256)] {
+            let (most, offsets) = tables(blocksize, typesize, frame);
+            // As stored and as a number, a span, and sorted.
+            assert!(most >= to_u64(offsets.spans.len()) * (4 + 4 + 8 + 4), "{blocksize}: {most}");
+        }
     }
 }

@@ -78,7 +78,7 @@ impl ChunkBlocks {
     pub(super) fn open(header: &Header, stored: &StoredChunk, item: &ItemSpec, key: ChunkKey) -> Result<Self> {
         let size = if header.kind == Kind::Blocks { header.blocksize.into() } else { 0 };
         Limits::check(size, item.memory.block_limit, "blocksize").map_err(|e| e.at(stored.at(8)))?;
-        let tables = BlockOffsets::max_memory(header).filter(|&bytes| bytes > SMALL);
+        let tables = BlockOffsets::max_memory(header, item).filter(|&bytes| bytes > SMALL);
         let charge = tables.map(|bytes| item.memory.account().charge(bytes, "block table")).transpose()?;
         let offsets = BlockOffsets::read(header, stored, item)?;
         let algorithm = Algorithm::of(header.codec, stored.at(0));
