@@ -65,7 +65,7 @@ fn everything_verified(source: &str, verify: Verify) -> Vec<String> {
             if file.len() > 32 << 20 {
                 return Ok(());
             }
-            bytes.resize(file.len() as usize, 0);
+            bytes = vec![0; file.len() as usize];
             file.read_exact_at(0, &mut bytes)
         });
         if read.is_err() {
