@@ -2,7 +2,7 @@
 //!
 //! Reference: sections 2.6, 3, 8.1, 9 and 11.3 of the ZXC reference.
 //!
-//! Checked: the block header, even if the index came from a seek table; the block checksum: in versions 5 to 8 over the
+//! Checked: the block header, even if the index came from a seek table; the block checksum: in versions 4 to 8 over the
 //! payload, before it is decoded or served as stored; in version 9 over the decoded bytes.
 //! Limits: a payload is at most a block and 64 KiB; it decodes to at most a block.
 #![forbid(unsafe_code)]
@@ -22,7 +22,7 @@ use super::huffman_lengths::{self, HuffmanLengths};
 use super::index::Frame;
 use super::sections::{EncLit, GhiSections, GloSections, Section};
 use super::version::Version;
-use super::{huffman, lz, num, pivco, rle};
+use super::{huffman, lz, num, pivco, plain_offsets, rle};
 
 /// Padding after a block that is not decoded in place, for copies of fixed size.
 const ROOM: usize = 64;
@@ -150,9 +150,10 @@ impl Sequences<'_> {
         shared: Option<&HuffmanLengths>,
         out: lz::Output,
     ) -> Result<usize, DecodeError> {
-        let DecodeBuffers { literals: literal_buffer, tokens: token_buffer, merge, .. } = buffers;
+        let DecodeBuffers { literals: literal_buffer, tokens: token_buffer, offsets: offset_buffer, merge, .. } =
+            buffers;
         let Self { header: &FileHeader { version, .. }, payload, padded, .. } = *self;
-        let varint_len = if version == Version::V5 { 5 } else { 3 };
+        let varint_len = if version <= Version::V5 { 5 } else { 3 };
         if !self.glo {
             let GhiSections { literals, sequences, extras } = GhiSections::parse(version, payload)?;
             let input = lz::Input {
@@ -161,7 +162,11 @@ impl Sequences<'_> {
                 extras: extras.stored,
                 varint_len,
             };
-            return lz::ghi(sequences.stored, &input, out).map_err(|f| f.plus(sequences.at));
+            let words = match version {
+                Version::V4 => plain_offsets::less_one::<4>(sequences.stored, offset_buffer),
+                _ => Ok(sequences.stored),
+            };
+            return words.and_then(|words| lz::ghi(words, &input, out)).map_err(|f| f.plus(sequences.at));
         }
         let glo = GloSections::parse(version, payload, self.header.block_size as usize)?;
         let GloSections { literals, tokens, offsets, extras, .. } = glo;
@@ -186,7 +191,13 @@ impl Sequences<'_> {
             &tokens.stored[..glo.n_sequences]
         };
         let input = lz::Input { literals: literal_bytes, n_literals, extras: extras.stored, varint_len };
-        lz::glo(token_bytes, offsets.stored, glo.short_offsets, &input, out).map_err(|f| f.plus(tokens.at))
+        let offset_bytes = match (version, glo.short_offsets) {
+            (Version::V4, true) => plain_offsets::less_one::<1>(offsets.stored, offset_buffer),
+            (Version::V4, false) => plain_offsets::less_one::<2>(offsets.stored, offset_buffer),
+            _ => Ok(offsets.stored),
+        };
+        let offset_bytes = offset_bytes.map_err(|f| f.plus(offsets.at))?;
+        lz::glo(token_bytes, offset_bytes, glo.short_offsets, &input, out).map_err(|f| f.plus(tokens.at))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Reference: sections 2.6, 6.1, 7, 11.3 and 11.4 of the ZXC reference.
 //!
-//! In versions 5 to 8 a checksum covers the payload of its block, in version 9 the decoded bytes.
+//! In versions 4 to 8 a checksum covers the payload of its block, in version 9 the decoded bytes.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 

@@ -16,6 +16,8 @@ pub(super) struct DecodeBuffers {
     /// Decoded literals, and padding.
     pub(super) literals: Vec<u8>,
     pub(super) tokens: Vec<u8>,
+    /// Offsets of version 4 in the form of later versions.
+    pub(super) offsets: Vec<u8>,
     pub(super) merge: [Vec<u8>; 2],
     /// The content of a dictionary, followed by the decoded block.
     pub(super) joined: Vec<u8>,
@@ -26,8 +28,9 @@ pub(super) struct DecodeBuffers {
 impl DecodeBuffers {
     /// Charges the buffers to `account` while they are not in use; frees them if that fails.
     pub(super) fn charge_idle(&mut self, account: &Account) {
-        let Self { block, literals, tokens, merge: [a, b], joined, .. } = self;
-        let size = [block, literals, tokens, a, b, joined].iter().map(|buffer| to_u64(buffer.capacity())).sum();
+        let Self { block, literals, tokens, offsets, merge: [a, b], joined, .. } = self;
+        let size =
+            [block, literals, tokens, offsets, a, b, joined].iter().map(|buffer| to_u64(buffer.capacity())).sum();
         if !self.charge.cover(account, size, "decoder") {
             *self = Self::default();
         }

@@ -29,10 +29,10 @@ pub(super) struct Footer {
     pub(super) digest_at: FileOffset,
 }
 
-/// Size of the footer in versions 5 to 8.
+/// Size of the footer in versions 4 to 8.
 pub(super) const OLD_LEN: u64 = 12;
 
-/// Reads the footer at `at`, in versions 5 to 8.
+/// Reads the footer at `at`, in versions 4 to 8.
 pub(super) fn old(source: &Source, at: FileOffset) -> Result<Footer> {
     let bytes = source.get(at, OLD_LEN, "file footer")?;
     let mut cur = Cursor::new(&bytes, at);

@@ -1,6 +1,6 @@
 //! The hashes of ZXC: `RapidHash` over payloads and blocks, and the short hashes in headers.
 //!
-//! Reference: sections 2.5, 2.6, 11.1, 11.3 and 11.4 of the ZXC reference.
+//! Reference: sections 2.5, 2.6, 11.1, 11.3, 11.4 and 12 of the ZXC reference.
 //!
 //! Invariants: pure functions over bytes in memory.
 #![forbid(unsafe_code)]
@@ -21,6 +21,8 @@ const SECRET: [u64; 8] = [
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 const HEADER: u64 = 0xD2D8_4A61_D2D8_4A61;
+/// The factors of the header hashes of version 4.
+const OLD_PRIMES: [u32; 4] = [0x9E37_79B1, 0x85BA_2D97, 0xB0F5_7EE3, 0x27D4_EB2F];
 
 /// The low and the high half of the 128-bit product.
 fn product(a: u64, b: u64) -> (u64, u64) {
@@ -96,9 +98,19 @@ fn stripes<'a>(data: &'a [u8], seed: &mut u64) -> &'a [u8] {
     rest
 }
 
+/// A 64-bit hash with its upper half folded into its lower one.
+fn fold64(h: u64) -> u64 {
+    h ^ (h >> 32)
+}
+
 /// A 64-bit hash folded to 32 bits.
 pub(super) fn fold32(h: u64) -> u32 {
-    (h ^ (h >> 32)) as u32
+    fold64(h) as u32
+}
+
+/// A 32-bit hash folded to 16 bits.
+fn fold16(h: u32) -> u16 {
+    (h ^ (h >> 16)) as u16
 }
 
 fn xorshift(mut h: u64) -> u64 {
@@ -111,11 +123,10 @@ fn xorshift(mut h: u64) -> u64 {
 pub(super) fn hash8(version: Version, mut header: [u8; 8]) -> u8 {
     header[7] = 0;
     let word = u64::from_le_bytes(header);
-    if version < Version::V9 {
-        let h = xorshift(word ^ GOLDEN);
-        ((h >> 32) ^ h) as u8
-    } else {
-        ((word ^ GOLDEN).wrapping_mul(GOLDEN) >> 56) as u8
+    match version {
+        Version::V4 => OLD_PRIMES[..2].iter().fold(word, |h, &prime| fold64(h.wrapping_mul(prime.into()))) as u8,
+        Version::V9 => ((word ^ GOLDEN).wrapping_mul(GOLDEN) >> 56) as u8,
+        _ => fold64(xorshift(word ^ GOLDEN)) as u8,
     }
 }
 
@@ -123,18 +134,23 @@ pub(super) fn hash8(version: Version, mut header: [u8; 8]) -> u8 {
 pub(super) fn hash16(version: Version, header: [u8; 16]) -> u16 {
     let both = u128::from_le_bytes(header);
     let (low, high) = (both as u64, (both >> 64) as u64);
-    if version < Version::V9 {
-        let r = fold32(xorshift(low ^ high ^ HEADER));
-        ((r >> 16) ^ r) as u16
-    } else {
-        let h = (low ^ HEADER).wrapping_mul(HEADER).wrapping_add(high).wrapping_add(GOLDEN);
-        (h.wrapping_mul(GOLDEN) >> 48) as u16
+    match version {
+        Version::V4 => {
+            let words = header.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word));
+            let h = words.zip(OLD_PRIMES).fold(0, |h, (word, prime)| h ^ word.wrapping_mul(prime));
+            fold16(h.rotate_left(13).wrapping_mul(OLD_PRIMES[0]))
+        }
+        Version::V9 => {
+            let h = (low ^ HEADER).wrapping_mul(HEADER).wrapping_add(high).wrapping_add(GOLDEN);
+            (h.wrapping_mul(GOLDEN) >> 48) as u16
+        }
+        _ => fold16(fold32(xorshift(low ^ high ^ HEADER))),
     }
 }
 
 /// The hash over all block checksums of a frame in order.
 ///
-/// Named global hash (32 bits) in versions 5 to 8, digest in version 9.
+/// Named global hash (32 bits) in versions 4 to 8, digest in version 9.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Digest {
     version: Version,
@@ -194,6 +210,8 @@ mod tests {
         let eof = [0xFF, 0, 0, 0, 0, 0, 0, 0];
         let sek = [0xFE, 0, 0, 4, 0, 0, 0, 0];
         for (version, header, want) in [
+            (Version::V4, raw, 0x50),
+            (Version::V4, eof, 0xDC),
             (Version::V5, raw, 0x69),
             (Version::V8, eof, 0x02),
             (Version::V5, sek, 0xD2),
@@ -203,6 +221,7 @@ mod tests {
             assert_eq!(hash8(version, header), want, "{version:?} {header:?}");
         }
         for (version, number, code, want) in [
+            (Version::V4, 4, 0x40, [0xF8, 0xF4]),
             (Version::V5, 5, 0x12, [0x9E, 0x53]),
             (Version::V5, 5, 0x40, [0x26, 0x2E]),
             (Version::V6, 6, 0x13, [0xFD, 0x3B]),

@@ -56,12 +56,13 @@ impl FileHeader {
         }
         let bytes = whole?;
         let version = match cur.u8("format version")? {
+            4 => Version::V4,
             5 => Version::V5,
             6 => Version::V6,
             7 => Version::V7,
             8 => Version::V8,
             9 => Version::V9,
-            n @ ..5 => {
+            n @ ..4 => {
                 return Err(Error::unsupported(format!("ZXC format version {n}"), "format version").at(at.plus(4)));
             }
             n => return Err(Error::unknown(format!("ZXC format version {n}"), "format version").at(at.plus(4))),
@@ -76,9 +77,10 @@ impl FileHeader {
         plain[15] = 0;
         check(stored.into(), hash::hash16(version, plain).into(), "header checksum", at.plus(14))?;
 
-        let block_size = match code {
-            12..=21 => 1_u32.wrapping_shl(code.into()),
-            64 if version == Version::V5 => 1 << 18,
+        let block_size = match (version, code) {
+            (Version::V4, 0) | (Version::V5, 64) => 1 << 18,
+            (Version::V4, units) => u32::from(units).wrapping_shl(12),
+            (_, 12..=21) => 1_u32.wrapping_shl(code.into()),
             _ => return Err(Error::corrupt(format!("{code} is not a chunk size"), "chunk size code").at(at.plus(5))),
         };
         // Readers of earlier versions, which no longer change, ignore what they do not know.
@@ -182,9 +184,9 @@ impl BlockHeader {
         let kind = match (kind, version) {
             (0, _) => Kind::Raw,
             (1, _) => Kind::Glo,
-            (2, Version::V5) => Kind::Num,
-            (3, Version::V5) | (2, _) => Kind::Ghi,
-            (254, _) => Kind::Sek,
+            (2, Version::V4 | Version::V5) => Kind::Num,
+            (3, Version::V4 | Version::V5) | (2, _) => Kind::Ghi,
+            (254, _) if version > Version::V4 => Kind::Sek,
             (255, _) => Kind::Eof,
             _ => Kind::Unknown(kind),
         };

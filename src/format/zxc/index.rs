@@ -2,7 +2,7 @@
 //!
 //! Reference: sections 2, 7, 11.5, 11.6 and 11.7 of the ZXC reference.
 //!
-//! Versions 5 to 8 have one frame. Frames of version 9 are found from the end of the file, as each footer stores the
+//! Versions 4 to 8 have one frame. Frames of version 9 are found from the end of the file, as each footer stores the
 //! size of its frame. The blocks of a frame are located by its seek table or, if that is missing or wrong, by following
 //! the block headers.
 //!
@@ -95,7 +95,7 @@ fn clearer(source: &Source, header: &FileHeader, limits: &Limits, account: &Acco
     walk(source, header, FileOffset(0), limits, account).err().unwrap_or(error)
 }
 
-/// Locates the single frame of a file of versions 5 to 8.
+/// Locates the single frame of a file of versions 4 to 8.
 fn single(source: &Source, header: FileHeader, limits: &Limits, account: &Account) -> Result<Frame> {
     let start = FileOffset(0);
     let shortest = FileHeader::LEN.saturating_add(BlockHeader::LEN).saturating_add(footer::OLD_LEN);

@@ -32,7 +32,7 @@ pub(super) struct Input<'a> {
     pub(super) n_literals: usize,
     /// Varints: the rest of lengths that do not fit in a token.
     pub(super) extras: &'a [u8],
-    /// Maximum length of a varint in bytes: 5 in version 5, 3 later.
+    /// Maximum length of a varint in bytes: 5 in versions 4 and 5, 3 later.
     pub(super) varint_len: usize,
 }
 

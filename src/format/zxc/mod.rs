@@ -1,6 +1,6 @@
 //! ZXC files: an LZ format of independent blocks, made for fast decoding.
 //!
-//! Reference: the whole ZXC reference; versions 5 (all four dialects), 6, 7, 8 and 9.
+//! Reference: the whole ZXC reference; versions 4, 5 (all four dialects), 6, 7, 8 and 9.
 //!
 //! Shows as: `data.raw`, with a link to it named like the file without its suffix; `data.npy` if the user gives a
 //! type; `chunks/` (each data block decoded), `stored/` (the payload of each block).
@@ -32,6 +32,7 @@ mod lz;
 mod num;
 mod offset_list;
 mod pivco;
+mod plain_offsets;
 mod rle;
 mod sections;
 mod seek;

@@ -1,4 +1,4 @@
-//! NUM blocks: 32-bit integers as bit-packed differences (version 5 only).
+//! NUM blocks: 32-bit integers as bit-packed differences (versions 4 and 5 only).
 //!
 //! Reference: section 3.6 of the ZXC reference.
 #![forbid(unsafe_code)]

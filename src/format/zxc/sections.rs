@@ -126,7 +126,7 @@ impl<'a> GloSections<'a> {
         let enc_lit = match enc_lit {
             0 => EncLit::Raw,
             1 => EncLit::Rle,
-            2 => EncLit::Huffman,
+            2 if version > Version::V4 => EncLit::Huffman,
             3 if version > Version::V5 => EncLit::Shared,
             _ => return Err(DecodeError::unknown("literal encoding", enc_lit, "enc_lit").plus(8)),
         };

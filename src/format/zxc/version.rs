@@ -4,6 +4,7 @@
 /// A version of the format. Version byte 5 covers four dialects, which are read alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Version {
+    V4,
     V5,
     V6,
     V7,
@@ -15,6 +16,7 @@ impl Version {
     /// The version byte of the file header.
     pub(super) fn number(self) -> u8 {
         match self {
+            Self::V4 => 4,
             Self::V5 => 5,
             Self::V6 => 6,
             Self::V7 => 7,
