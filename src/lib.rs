@@ -144,7 +144,6 @@ pub mod mirror;
 pub mod offset;
 #[doc(hidden)]
 pub mod once;
-#[cfg(any(feature = "cli", feature = "fuse"))]
 #[doc(hidden)]
 pub mod parallel;
 #[doc(hidden)]
