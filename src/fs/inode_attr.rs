@@ -46,6 +46,8 @@ pub(super) struct AttrBuilder {
     uid: u32,
     gid: u32,
     umask: u16,
+    /// With which mode files are shown.
+    mode: u16,
     numbers: Numbering,
     block: u32,
 }
@@ -54,7 +56,13 @@ impl AttrBuilder {
     /// As requested; the default is the owner of this process.
     pub(super) fn new(owner: Owner, numbers: Numbering) -> Self {
         let (uid, gid) = sys::effective_ids();
-        Self { uid: owner.uid.unwrap_or(uid), gid: owner.gid.unwrap_or(gid), umask: owner.umask, numbers, block: BLOCK }
+        let (uid, gid) = (owner.uid.unwrap_or(uid), owner.gid.unwrap_or(gid));
+        Self { uid, gid, umask: owner.umask, mode: 0o444, numbers, block: BLOCK }
+    }
+
+    /// The same for a container that is read by the classes of users whom `mode` lets read it.
+    pub(super) fn readable(self, mode: u32) -> Self {
+        Self { mode: u16::try_from(mode & 0o444).unwrap_or(0), ..self }
     }
 
     /// The number of `ino` as the kernel sees it.
@@ -78,8 +86,8 @@ impl AttrBuilder {
     pub(super) fn attr(&self, attr: &Attr) -> FileAttr {
         let time = time(attr.mtime);
         let perm = match attr.kind {
-            Kind::File => 0o444 & !self.umask,
-            Kind::Dir => 0o555 & !self.umask,
+            Kind::File => self.mode & !self.umask,
+            Kind::Dir => (self.mode | self.mode >> 2) & !self.umask,
             // The mode of a symbolic link is not used; 0777 is the convention.
             Kind::Link => 0o777,
         };
@@ -142,11 +150,14 @@ mod tests {
     #[test]
     fn umask_takes_bits_from_files_and_directories() {
         let numbers = Numbering { root: 50, base: 100 };
-        let attributes = AttrBuilder { uid: 1, gid: 2, umask: 0o027, numbers, block: BLOCK };
+        let attributes = AttrBuilder { uid: 1, gid: 2, umask: 0o027, mode: 0o444, numbers, block: BLOCK };
         let attr = |kind| attributes.attr(&Attr { ino: Ino(3), kind, size: 4, blocks: 5, nlink: 6, mtime: (0, 0) });
         assert_eq!((attr(Kind::File).perm, attr(Kind::Dir).perm), (0o440, 0o550));
         assert_eq!((attr(Kind::File).uid, attr(Kind::File).gid), (1, 2));
-        let numbers = [Ino(0), ROOT, Ino(3)].map(|ino| attributes.number(ino).0);
+        let private = AttrBuilder { umask: 0, ..attributes }.readable(0o640);
+        let attr = |kind| private.attr(&Attr { ino: Ino(3), kind, size: 4, blocks: 5, nlink: 6, mtime: (0, 0) });
+        assert_eq!((attr(Kind::File).perm, attr(Kind::Dir).perm), (0o440, 0o550));
+        let numbers = [Ino(0), ROOT, Ino(3)].map(|ino| private.number(ino).0);
         assert_eq!((numbers, attr(Kind::File).ino.0), ([0, 50, 103], 103));
     }
 }

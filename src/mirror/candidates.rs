@@ -1,7 +1,7 @@
 //! What can be a container in a directory: a file, or a directory with the index of a sparse frame.
 //!
-//! A container that is a directory has the version, the owner and the mode of its index, which is written whenever it
-//! changes.
+//! A container that is a directory has the version of its index, which is written whenever it changes, and is read by
+//! who may read all of its files.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -9,8 +9,8 @@ use std::ffi::OsStr;
 use rustix::fs::FileType;
 
 use crate::error::Result;
-use crate::format;
-use crate::source::{Below, Seen};
+use crate::format::{self, Container};
+use crate::source::{Below, Rights, Seen};
 
 /// Whether `name`, of type `kind`, can be a container.
 pub fn is_candidate(dir: &Below, name: &OsStr, kind: FileType) -> bool {
@@ -31,5 +31,21 @@ pub fn stat_container(dir: &Below, name: &OsStr) -> Result<Seen> {
 }
 
 fn index(dir: &Below, name: &OsStr) -> Result<Seen> {
-    dir.below(name)?.stat(OsStr::new(format::INDEX))
+    index_in(&dir.below(name)?)
+}
+
+/// What the container is that is the directory `dir`.
+pub(super) fn index_in(dir: &Below) -> Result<Seen> {
+    Ok(dir.stat(OsStr::new(format::INDEX))?.within(&dir.stat_itself()?))
+}
+
+/// Who may read an open container: all its files, those that it was `found` by among them.
+///
+/// # Errors
+/// That a file has changed; from stat(2).
+pub fn who_may_read(container: &dyn Container, found: &Seen) -> Result<Rights> {
+    let and = |rights: Rights, other: Option<Rights>| other.map_or(rights, |other| rights.and(other));
+    let sources = container.sources();
+    let rights = sources.iter().try_fold(found.rights, |rights, source| Ok(and(rights, source.rights()?)))?;
+    container.folder().map_or(Ok(rights), |folder| folder.rights(rights))
 }

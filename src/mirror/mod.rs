@@ -15,7 +15,7 @@ mod links;
 mod opening;
 mod rules;
 
-pub use candidates::{is_candidate, stat_container};
+pub use candidates::{is_candidate, stat_container, who_may_read};
 pub use flat::{SUFFIXES, Shown, ShownFile, shown};
 pub use flat_names::FlatNames;
 pub use glob::Glob;

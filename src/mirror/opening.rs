@@ -9,12 +9,12 @@ use std::sync::Arc;
 use rustix::fs::FileType;
 
 use super::Rules;
-use super::candidates::stat_container;
+use super::candidates::{index_in, stat_container};
 use super::flat::flattened;
 use crate::checksum::BackgroundChecks;
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Container, Input, Options};
-use crate::source::{OpenFiles, Place, Prefix, Seen, Source, Top, Version};
+use crate::source::{OpenFiles, Place, Prefix, Seen, Source, Top};
 
 /// Containers of a server that are found at a time: one that waits takes no processor.
 pub const FAR: usize = 16;
@@ -36,8 +36,8 @@ pub struct Containers {
 pub struct Found {
     /// What it is parsed from.
     pub input: Input,
-    /// The version of its file.
-    pub version: Version,
+    /// What it was found by: its file, or its index.
+    pub seen: Seen,
 }
 
 /// An open container of a directory.
@@ -46,8 +46,8 @@ pub struct Opened {
     pub container: Arc<dyn Container>,
     /// What it was parsed from.
     pub input: Input,
-    /// The version of its file.
-    pub version: Version,
+    /// What it was found by: its file, or its index.
+    pub seen: Seen,
     /// Its checks that run in the background.
     pub checks: BackgroundChecks,
     /// Why it is broken.
@@ -56,7 +56,7 @@ pub struct Opened {
 
 impl std::fmt::Debug for Opened {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Opened").field("version", &self.version).field("error", &self.error).finish_non_exhaustive()
+        f.debug_struct("Opened").field("seen", &self.seen).field("error", &self.error).finish_non_exhaustive()
     }
 }
 
@@ -80,14 +80,14 @@ impl Containers {
     /// # Errors
     /// As [`Containers::open`].
     pub fn parse(&self, found: Found) -> Result<Opened> {
-        let Found { input, version } = found;
+        let Found { input, seen } = found;
         let verify = self.options.verify.renewed();
         let verify = if self.top.prefix().is_some() { verify.far() } else { verify };
         let checks = verify.background();
         let pieces = self.options.pieces.renewed();
         let options = Options { verify, pieces, ..self.options.clone() };
         let (container, error) = format::open_or_explain(&input, &options)?;
-        Ok(Opened { container, input, version, checks, error })
+        Ok(Opened { container, input, seen, checks, error })
     }
 
     /// What [`Containers::open`] parses: the file or directory at `path`, of which the start was read.
@@ -107,15 +107,16 @@ impl Containers {
         let (around, name) = self.top.around(path)?;
         let shown = self.top.path().join(path);
         if around.stat(name)?.kind == FileType::Directory {
-            let version = stat_container(&around, name)?.version();
-            let dir = Some(self.top.below(path)?.readable(shown.clone())?);
+            let dir = around.below(name)?;
+            let seen = index_in(&dir)?;
+            let dir = Some(dir.readable(shown.clone())?);
             let input = Input { path: shown, source: None, dir: dir.map(Place::Local), head: Vec::new() };
-            return Ok(Found { input, version });
+            return Ok(Found { input, seen });
         }
-        let (source, version) = Source::on_demand(&self.top, path, &self.files)?;
+        let (source, seen) = Source::on_demand(&self.top, path, &self.files)?;
         // For formats of several files.
         let dir = Some(around.into_dir(shown.parent().unwrap_or(Path::new("")).to_path_buf())?);
-        Ok(Found { input: Input { dir: dir.map(Place::Local), ..Input::of(source)? }, version })
+        Ok(Found { input: Input { dir: dir.map(Place::Local), ..Input::of(source)? }, seen })
     }
 
     /// As [`Containers::find`], of an object, or of a directory of objects.
@@ -123,10 +124,10 @@ impl Containers {
         let (around, name) = self.top.around(path)?;
         let seen = around.stat(name)?;
         if seen.kind == FileType::Directory {
-            let version = stat_container(&around, name)?.version();
+            let seen = stat_container(&around, name)?;
             let dir = Some(Place::Remote(prefix.objects(key(path)?)?));
             let input = Input { path: self.top.path().join(path), source: None, dir, head: Vec::new() };
-            return Ok(Found { input, version });
+            return Ok(Found { input, seen });
         }
         object(prefix, path, &seen)
     }
@@ -150,7 +151,7 @@ impl Containers {
 fn object(prefix: &Prefix, path: &Path, seen: &Seen) -> Result<Found> {
     let (source, objects) = prefix.source(key(path)?, seen)?;
     let input = Input { dir: Some(Place::Remote(objects)), ..Input::of(source)? };
-    Ok(Found { input, version: seen.version() })
+    Ok(Found { input, seen: seen.clone() })
 }
 
 /// `path` as a part of a key, which is UTF-8.

@@ -19,6 +19,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, fcntl_setfl, fstat, openat, statat}
 use rustix::io::Errno;
 
 use super::identity::Identity;
+use super::{Rights, Seen};
 use crate::error::{Error, Result};
 
 /// An open directory.
@@ -126,6 +127,13 @@ impl Dir {
         plain(name)?;
         let stat = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?;
         Ok(Identity::of(&stat))
+    }
+
+    /// What `name` is now; links are not followed.
+    pub(super) fn seen(&self, name: &OsStr) -> Result<Seen> {
+        plain(name)?;
+        let stat = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?;
+        Ok(Seen::new(&stat, Rights::of(&stat, self.fd(), Some(name))))
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {

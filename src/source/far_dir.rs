@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::FileType;
 
-use super::Prefix;
 use super::seen::Seen;
+use super::{Prefix, Source};
 use crate::account::Names;
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
@@ -72,6 +72,15 @@ impl FarDir {
         }
         drop(listed);
         self.prefix.stat(&self.path(name))
+    }
+
+    /// Opens the object `name`, which must be the one that was found there last.
+    ///
+    /// # Errors
+    /// As [`Prefix::stat`] and [`Prefix::source`].
+    pub(super) fn source(&self, name: &str) -> Result<Arc<Source>> {
+        let path = self.path(name);
+        Ok(self.prefix.source(&path, &self.prefix.stat(&path)?)?.0)
     }
 
     /// Passes the entries from number `at` on to `each`, as many as are known, or those of the next page; returns the

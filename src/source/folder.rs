@@ -24,6 +24,7 @@ use lru::LruCache;
 use rustix::fs::fstat;
 use rustix::process::{Resource, getrlimit};
 
+use super::Rights;
 use super::dir::{Dir, refused};
 use super::identity::{Identity, Pin};
 use super::pinned_names::{PinnedNames, is_missing};
@@ -153,6 +154,18 @@ impl Folder {
             }
         }
         Ok(())
+    }
+
+    /// Who may read every file, of those who have `rights`.
+    ///
+    /// # Errors
+    /// [`Kind::Changed`]; [`Kind::Io`] if `stat` fails.
+    pub fn rights(&self, rights: Rights) -> Result<Rights> {
+        (0..self.len()).try_fold(rights, |rights, index| {
+            let seen = self.dir.seen(self.files.name(index))?;
+            let is_same = self.pinned(index)?.words() == seen.version();
+            if is_same { Ok(rights.and(seen.rights)) } else { Err(self.refuse(index)) }
+        })
     }
 
     /// Fills `dst` from offset `at` of file `index`.

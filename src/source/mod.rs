@@ -30,6 +30,7 @@ mod pinned_names;
 #[cfg(feature = "remote")]
 mod remote;
 mod remote_options;
+mod rights;
 mod seen;
 mod small_reads;
 mod top;
@@ -63,6 +64,7 @@ pub use pinned_file::Evidence;
 #[cfg(feature = "remote")]
 pub use remote::{Objects, Prefix};
 pub use remote_options::{CacheDir, RemoteOptions};
+pub use rights::Rights;
 pub use seen::{Seen, Version};
 pub use small_reads::SmallReads;
 pub use top::{Below, Space, Top};
@@ -181,6 +183,17 @@ impl Source {
     pub fn set_witness(&self, witness: impl Fn() -> Evidence + Send + Sync + 'static) {
         if let Backing::File(held) = &self.bytes {
             held.set_witness(witness);
+        }
+    }
+
+    /// Who may read the file; `None` if nobody is kept from it: an object on a server, bytes in memory.
+    ///
+    /// # Errors
+    /// [`Kind::Changed`] if it is another file now; [`Kind::Io`] if `stat` fails.
+    pub fn rights(&self) -> Result<Option<Rights>> {
+        match &self.bytes {
+            Backing::File(held) => Seen::of(&held.file).map(|seen| Some(seen.rights)),
+            Backing::Other(origin) => origin.rights(),
         }
     }
 

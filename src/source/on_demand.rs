@@ -16,14 +16,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use lru::LruCache;
 use rustix::fs::fstat;
 
-use super::Source;
 use super::dir::refused;
 use super::folder::descriptors;
 use super::identity::{Identity, Pin};
 use super::origin::Origin;
 use super::pinned_names::is_missing;
-use super::seen::Version;
+use super::seen::Seen;
 use super::top::Top;
+use super::{Rights, Source};
 use crate::bytes::FileOffset;
 use crate::error::{Error, Kind, Result};
 
@@ -72,24 +72,23 @@ struct OnDemand {
 }
 
 impl Source {
-    /// The regular file `path` below `top`, which is open only while it is among the files read last; and its version.
+    /// The regular file `path` below `top`, which is open only while it is among the files read last; and what it is.
     /// May wait until any later write changes its timestamps.
     ///
     /// # Errors
     /// As [`Source::open`].
-    pub fn on_demand(top: &Arc<Top>, path: &Path, files: &Arc<OpenFiles>) -> Result<(Arc<Self>, Version)> {
+    pub fn on_demand(top: &Arc<Top>, path: &Path, files: &Arc<OpenFiles>) -> Result<(Arc<Self>, Seen)> {
         let (below, name) = top.around(path)?;
-        let (file, mut identity) = below.identified(name)?;
-        if identity.wait_for_step() {
-            identity = Identity::of(&fstat(&file).map_err(refused)?);
-        }
+        let (file, identity) = below.identified(name)?;
+        identity.wait_for_step();
+        let seen = Seen::of(&file)?;
         let key = files.next.fetch_add(1, Ordering::Relaxed);
         files.lock().put(key, Arc::new(file));
         let (top, files, shown) = (top.clone(), files.clone(), top.path().join(path));
         let changed = AtomicBool::new(false);
-        let pin = identity.pin();
+        let pin = Pin::from_words(seen.version());
         let origin = OnDemand { top, path: path.to_path_buf(), pin, files, key, changed };
-        Ok((Self::of(shown, origin), pin.words()))
+        Ok((Self::of(shown, origin), seen))
     }
 }
 
@@ -159,6 +158,11 @@ impl Origin for OnDemand {
         }
         let seen = self.top.around(&self.path).and_then(|(below, name)| below.stat(name)).map_err(|e| self.gone(e))?;
         if seen.version() == self.pin.words() { Ok(()) } else { Err(self.refuse()) }
+    }
+
+    fn rights(&self) -> Result<Option<Rights>> {
+        let seen = Seen::of(&*self.open()?)?;
+        if seen.version() == self.pin.words() { Ok(Some(seen.rights)) } else { Err(self.refuse()) }
     }
 
     fn set_changed(&self) {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::bytes::FileOffset;
 use crate::error::Result;
 
-use super::Source;
+use super::{Rights, Source};
 
 /// The bytes of a source. Its size is known when it is opened and stays the same.
 pub trait Origin: fmt::Debug + Send + Sync {
@@ -77,6 +77,14 @@ pub trait Origin: fmt::Debug + Send + Sync {
     /// As [`Source::check`].
     fn check(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// As [`Source::rights`].
+    ///
+    /// # Errors
+    /// As [`Source::rights`].
+    fn rights(&self) -> Result<Option<Rights>> {
+        Ok(None)
     }
 
     /// Marks it as changed.
@@ -196,6 +204,10 @@ impl Origin for Within {
 
     fn check(&self) -> Result<()> {
         self.outer.check()
+    }
+
+    fn rights(&self) -> Result<Option<Rights>> {
+        self.outer.rights()
     }
 
     fn set_changed(&self) {

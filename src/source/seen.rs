@@ -1,14 +1,15 @@
 //! What an entry of a directory is: of this machine, or below a prefix of a server.
 #![forbid(unsafe_code)]
 
-use std::fs::File;
+use std::hash::{Hash, Hasher};
+use std::os::fd::AsFd;
 
 use rustix::fs::{FileType, Stat, fstat};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use super::Source;
 use super::dir::refused;
 use super::identity::Identity;
+use super::{Rights, Source};
 use crate::error::Result;
 
 /// What tells one state of a file from another: its place, size and times; of an object its tag, size and time.
@@ -22,18 +23,14 @@ const FAR: u64 = u64::MAX;
 pub struct Seen {
     /// The type.
     pub kind: FileType,
-    /// The rights, as in `st_mode`.
-    pub mode: u32,
+    /// Who may read it; of a directory, who may list and search it.
+    pub rights: Rights,
     /// The size in bytes.
     pub size: u64,
     /// The blocks of 512 bytes that it takes.
     pub blocks: u64,
     /// The number of links.
     pub links: u32,
-    /// The owner, unless it is an object.
-    pub uid: Option<u32>,
-    /// The group, unless it is an object.
-    pub gid: Option<u32>,
     /// The modification time: seconds and nanoseconds since 1970.
     pub mtime: (i64, i64),
     version: Version,
@@ -41,27 +38,37 @@ pub struct Seen {
 
 impl Seen {
     /// From the result of stat(2).
-    pub(super) fn new(stat: &Stat) -> Self {
+    pub(super) fn new(stat: &Stat, rights: Rights) -> Self {
         let identity = Identity::of(stat);
         Self {
             kind: FileType::from_raw_mode(stat.st_mode),
-            mode: stat.st_mode,
+            rights,
             size: u64::try_from(stat.st_size).unwrap_or(0),
             blocks: u64::try_from(stat.st_blocks).unwrap_or(0),
             links: u32::try_from(stat.st_nlink).unwrap_or(1),
-            uid: Some(stat.st_uid),
-            gid: Some(stat.st_gid),
             mtime: identity.mtime,
             version: identity.pin().words(),
         }
     }
 
-    /// What an open file is.
+    /// What an open file or directory is.
     ///
     /// # Errors
     /// From stat(2).
-    pub fn of(file: &File) -> Result<Self> {
-        Ok(Self::new(&fstat(file).map_err(refused)?))
+    pub fn of(file: impl AsFd) -> Result<Self> {
+        let stat = fstat(&file).map_err(refused)?;
+        Ok(Self::new(&stat, Rights::of(&stat, file.as_fd(), None)))
+    }
+
+    /// A file of a container that is the directory `dir`, standing for all of it: who may read it may do so, and search
+    /// the directory.
+    #[must_use]
+    pub fn within(self, dir: &Self) -> Self {
+        let [place, size, mtime, ctime] = self.version;
+        let rights = dir.rights.searching();
+        let mut hash = Xxh3::new();
+        (dir.version[0], rights).hash(&mut hash);
+        Self { rights: self.rights.and(rights), version: [place ^ hash.finish(), size, mtime, ctime], ..self }
     }
 
     /// An object of `size` bytes that was changed at `modified`.
@@ -70,12 +77,10 @@ impl Seen {
         let tag = etag.map_or(0, |etag| xxh3_64(etag.trim_matches('"').as_bytes()).max(1));
         Self {
             kind: FileType::RegularFile,
-            mode: 0o444,
+            rights: Rights::far(0o444),
             size,
             blocks: size.div_ceil(512),
             links: 1,
-            uid: None,
-            gid: None,
             mtime: (modified, 0),
             version: [tag, size, modified.cast_unsigned(), FAR],
         }
@@ -88,7 +93,8 @@ impl Seen {
 
     /// A directory on a server.
     pub(super) fn far_dir() -> Self {
-        Self { kind: FileType::Directory, mode: 0o555, version: [0, 0, 0, FAR], blocks: 0, ..Self::far(0, 0, None) }
+        let (kind, rights) = (FileType::Directory, Rights::far(0o555));
+        Self { kind, rights, version: [0, 0, 0, FAR], blocks: 0, ..Self::far(0, 0, None) }
     }
 
     /// Whether it is the version of an object that `other` is: a server that gives tags in its replies may leave them
@@ -109,6 +115,14 @@ impl Seen {
     /// The version of the file.
     pub fn version(&self) -> Version {
         self.version
+    }
+
+    /// What stays the same while the file is written to: its place; of an object, its version.
+    pub fn identity(&self) -> Version {
+        match self.version {
+            far @ [.., FAR] => far,
+            [place, ..] => [place, 0, 0, 0],
+        }
     }
 }
 

@@ -19,8 +19,8 @@ use rustix::io::Errno;
 use super::dir::{Dir, Links, open_regular, refused};
 use super::far_dir::FarDir;
 use super::identity::Identity;
-use super::seen::Seen;
-use super::{Passed, Prefix};
+use super::seen::{Seen, Version};
+use super::{Passed, Prefix, Rights};
 use crate::error::Result;
 
 /// How often a path is resolved again while directories on it are being renamed.
@@ -76,7 +76,10 @@ impl Below {
     /// From stat(2).
     pub fn stat(&self, name: &OsStr) -> Result<Seen> {
         match self {
-            Self::Local(fd) => Ok(Seen::new(&statat(fd, name, AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?)),
+            Self::Local(fd) => {
+                let stat = statat(fd, name, AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?;
+                Ok(Seen::new(&stat, Rights::of(&stat, fd.as_fd(), Some(name))))
+            }
             Self::Far(dir) => dir.stat(key(name)?),
         }
     }
@@ -87,7 +90,7 @@ impl Below {
     /// From stat(2).
     pub fn stat_itself(&self) -> Result<Seen> {
         match self {
-            Self::Local(fd) => Ok(Seen::new(&fstat(fd).map_err(refused)?)),
+            Self::Local(fd) => Seen::of(fd),
             Self::Far(_) => Ok(Seen::far_dir()),
         }
     }
@@ -101,6 +104,32 @@ impl Below {
         match self {
             Self::Local(fd) => openat(fd, name, flags, Mode::empty()).map(Self::Local).map_err(refused),
             Self::Far(dir) => Ok(Self::Far(Box::new(dir.below(key(name)?)))),
+        }
+    }
+
+    /// What the number of the inode of `name` follows from: as [`Seen::identity`], without a look at its rights.
+    ///
+    /// # Errors
+    /// From stat(2).
+    pub fn identity(&self, name: &OsStr) -> Result<Version> {
+        match self {
+            Self::Local(fd) => {
+                let stat = statat(fd, name, AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?;
+                Ok(Seen::new(&stat, Rights::far(0)).identity())
+            }
+            Self::Far(_) => self.stat(name).map(|seen| seen.identity()),
+        }
+    }
+
+    /// Opens the regular file `name`, which is passed through; never blocks. An object must be the one that was found
+    /// there last.
+    ///
+    /// # Errors
+    /// As [`super::Source::open`] and [`Prefix::source`].
+    pub fn file(&self, name: &OsStr) -> Result<Passed> {
+        match self {
+            Self::Local(_) => Ok(Passed::Local(self.identified(name)?.0)),
+            Self::Far(dir) => dir.source(key(name)?).map(Passed::Far),
         }
     }
 
@@ -239,16 +268,23 @@ impl Top {
     /// # Errors
     /// As [`super::Source::open`] and [`Prefix::source`].
     pub fn file(&self, path: &Path) -> Result<Passed> {
-        match &self.root {
-            Root::Local { .. } => {
-                let (below, name) = self.around(path)?;
-                Ok(Passed::Local(below.identified(name)?.0))
-            }
-            Root::Far(prefix) => {
-                let path = key(path.as_os_str())?;
-                Ok(Passed::Far(prefix.source(path, &prefix.stat(path)?)?.0))
-            }
-        }
+        let (below, name) = self.around(path)?;
+        below.file(name)
+    }
+
+    /// As [`Top::below`]; also what each directory on the way is now, from the first component to the last. On a server
+    /// that is nothing.
+    ///
+    /// # Errors
+    /// As [`Top::below`].
+    pub fn below_seeing(&self, path: &Path) -> Result<(Below, Vec<Seen>)> {
+        let Root::Local { fd, device } = &self.root else { return Ok((self.below(path)?, Vec::new())) };
+        let mut seen = Vec::new();
+        let below = walk(fd, *device, path, |dir| {
+            seen.push(Seen::of(dir)?);
+            Ok(())
+        })?;
+        Ok((Below::Local(below), seen))
     }
 
     /// The directory `path` below it; an empty path is the directory itself.
@@ -275,7 +311,7 @@ impl Top {
                 Err(e) => return Err(refused(e)),
             }
         }
-        walk(fd, device, path).map(Below::Local)
+        walk(fd, device, path, |_| Ok(())).map(Below::Local)
     }
 
     /// The directory that contains `path`, and the last component of `path`.
@@ -288,8 +324,8 @@ impl Top {
     }
 }
 
-/// The directory `path` below `fd`, component by component.
-fn walk(fd: &OwnedFd, device: u64, path: &Path) -> Result<OwnedFd> {
+/// The directory `path` below `fd`, component by component; calls `each` with every one.
+fn walk(fd: &OwnedFd, device: u64, path: &Path, mut each: impl FnMut(&OwnedFd) -> Result<()>) -> Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut at = fd.try_clone().map_err(|e| crate::error::Error::io(e, "file"))?;
     for component in path.components() {
@@ -298,6 +334,7 @@ fn walk(fd: &OwnedFd, device: u64, path: &Path) -> Result<OwnedFd> {
         if Identity::of(&fstat(&at).map_err(refused)?).device() != device {
             return Err(refused(Errno::XDEV));
         }
+        each(&at)?;
     }
     Ok(at)
 }
@@ -319,7 +356,7 @@ mod tests {
         symlink("../secret", inside.join("leak")).unwrap();
         let top = Top::open(&inside).unwrap();
         let by_walking = |top: &Top, path: &Path| match &top.root {
-            Root::Local { fd, device } => walk(fd, *device, path).map(Below::Local),
+            Root::Local { fd, device } => walk(fd, *device, path, |_| Ok(())).map(Below::Local),
             Root::Far(_) => unreachable!(),
         };
         for ways in [Top::below as fn(&Top, &Path) -> Result<Below>, by_walking] {

@@ -21,11 +21,11 @@ use super::names::{Kind, Names, each, plain};
 use super::nodes::Entry;
 use super::outer::{SOON, errno};
 use crate::error::{self, Error, Result};
-use crate::fs::inode_attr::Numbering;
+use crate::fs::inode_attr::{Numbering, time};
 use crate::fs::shared::GENERATION;
 use crate::mirror::{self, FlatNames, SUFFIXES, Shown, ShownFile, is_candidate, stat_container};
 use crate::parallel;
-use crate::source::{Below, Seen, Version};
+use crate::source::{Below, Rights, Seen, Version};
 use crate::tree::{self, Ino, Tree};
 
 /// Directories whose names are kept.
@@ -38,7 +38,14 @@ pub(super) struct Flat {
     /// By the number of the directory.
     directories: Mutex<LruCache<u64, Known>>,
     /// By the number of the container, which differs for each version of it.
-    containers: Mutex<LruCache<u64, Option<Shown>>>,
+    containers: Mutex<LruCache<u64, Option<Open>>>,
+}
+
+/// What a container shows, and who may read it.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    shown: Shown,
+    rights: Rights,
 }
 
 /// The names in a directory.
@@ -79,9 +86,7 @@ impl Directory {
         if let Some(known) = lock().get(&parent).filter(is_now) {
             return Ok(known.names.clone());
         }
-        let (seconds, nanoseconds) = itself.mtime;
-        let mtime = Duration::new(seconds.unsigned_abs(), u32::try_from(nanoseconds).unwrap_or(0));
-        let age = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + mtime).unwrap_or_default();
+        let age = SystemTime::now().duration_since(time(itself.mtime)).unwrap_or_default();
         let mut entries = Vec::new();
         each(below, |name, kind| {
             let is_container = || is_candidate(below, OsStr::from_bytes(name), kind);
@@ -110,11 +115,10 @@ impl Directory {
         listed: Option<&Seen>,
         below: &FlatNames,
     ) -> Result<Option<Shown>> {
-        let number =
-            self.state().nodes.number(&Entry { parent, name: file, tree: Some(seen.version()), is_flat: true });
+        let number = self.state().nodes.number(&entry(parent, file, seen));
         let lock = || self.flat.containers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shown) = lock().get(&number) {
-            return Ok(*shown);
+            return Ok(shown.map(|open| open.shown));
         }
         let (Some(stem), Ok(parent)) = (below.stem(file), self.path(parent)) else { return Ok(None) };
         let path = parent.join(OsStr::from_bytes(file));
@@ -122,10 +126,11 @@ impl Directory {
             lock().put(number, None);
             return Ok(None);
         };
+        let rights = self.who_may_read(&opened)?;
         let tree = Tree::charging(opened.container, OsStr::from_bytes(file), &self.containers.options.account)?;
         let shown = mirror::shown(&tree)?;
-        if opened.version == seen.version() {
-            lock().put(number, Some(shown));
+        if opened.seen.version() == seen.version() {
+            lock().put(number, Some(Open { shown, rights }));
         }
         Ok(Some(shown))
     }
@@ -170,8 +175,7 @@ impl Directory {
 
     /// The file `name` of a container in `parent`; `None` if there is none.
     pub(super) fn find_flat(&self, parent: u64, name: &OsStr) -> Result<Option<FlatFile>, Errno> {
-        let path = self.path(parent)?;
-        let below = self.containers.top.below(&path).map_err(|e| errno(&e))?;
+        let below = self.below(parent)?;
         let flat = self.flat_names(parent, &below).map_err(|e| errno(&e))?;
         let Some((file, number)) = flat.find(name.as_bytes()) else { return Ok(None) };
         let Ok(seen) = stat_container(&below, OsStr::from_bytes(file)) else { return Ok(None) };
@@ -180,8 +184,7 @@ impl Directory {
         let Some(ShownFile { ino, .. }) = shown.and_then(|shown| shown.get(number).copied().flatten()) else {
             return Ok(None);
         };
-        let entry = Entry { parent, name: file, tree: Some(seen.version()), is_flat: true };
-        let number = self.state().nodes.tell(&entry);
+        let number = self.state().nodes.tell(&entry(parent, file, &seen), seen.rights);
         let slot = self.slot(number).ok_or(Errno::ENFILE).inspect_err(|_| self.forget(number, 1))?;
         Ok(Some(FlatFile { slot, number, ino }))
     }
@@ -221,14 +224,19 @@ impl Directory {
     /// The attributes of the file `ino` of a container, for a listing, and how long the kernel may keep them: what
     /// requires decoding, or opening the container again, is computed on demand. Counts that the kernel is told of it.
     pub(super) fn tell_flat(&self, parent: u64, file: &[u8], seen: &Seen, ino: Ino) -> (FileAttr, Duration) {
-        let entry = Entry { parent, name: file, tree: Some(seen.version()), is_flat: true };
-        let number = self.state().nodes.tell(&entry);
-        let attributes = self.attributes(Some(seen), Numbering { root: number, base: number });
-        let shown = self.flat.containers.lock().unwrap_or_else(PoisonError::into_inner).get(&number).copied().flatten();
-        let known = shown.and_then(|shown| shown.into_iter().flatten().find(|file| file.ino == ino)?.attr);
+        let number = self.state().nodes.tell(&entry(parent, file, seen), seen.rights);
+        let open = self.flat.containers.lock().unwrap_or_else(PoisonError::into_inner).get(&number).copied().flatten();
+        let rights = open.map_or(seen.rights, |open| open.rights);
+        let attributes = self.attributes(rights, Numbering { root: number, base: number });
+        let known = open.and_then(|open| open.shown.into_iter().flatten().find(|file| file.ino == ino)?.attr);
         let unknown = || (attributes.unknown(ino, tree::Kind::File), Duration::ZERO);
         known.map_or_else(unknown, |attr| (attributes.attr(&attr), self.keep()))
     }
+}
+
+/// The entry of a container that is shown as files.
+fn entry<'a>(parent: u64, name: &'a [u8], seen: &Seen) -> Entry<'a> {
+    Entry { parent, name, is_tree: true, identity: seen.version(), is_flat: true }
 }
 
 /// Whether the server gave no answer.

@@ -20,7 +20,7 @@ mod nodes;
 mod outer;
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,14 +35,14 @@ use super::fuse_adapter::Session;
 use super::inode_attr::{AttrBuilder, Numbering};
 use super::killed::{Killed, Waits};
 use super::offload::{Offload, On, Turn};
-use super::options::{MountOptions, Owner};
+use super::options::{Access, MountOptions, Owner};
 use super::shared::{Decoder, Shared, catch_panic};
 use super::source_watch::Watch;
 use super::sys;
 use crate::cache::Cache;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{Containers, Opened, stat_container};
-use crate::source::{Below, Passed, Seen};
+use crate::mirror::{Containers, Opened, who_may_read};
+use crate::source::{Below, Passed, Rights};
 use crate::tree::{Ino, Numbers, ROOT, Tree};
 
 use flat::Flat;
@@ -67,6 +67,7 @@ const PERIOD: Duration = Duration::from_millis(500);
 pub(super) struct Directory {
     containers: Containers,
     owner: Owner,
+    access: Access,
     /// The owner of what has none: of objects.
     ids: (u32, u32),
     state: Mutex<State>,
@@ -88,6 +89,8 @@ pub(super) struct Directory {
 
 /// A file that is passed through and open.
 struct OpenFile {
+    /// Its inode.
+    number: u64,
     file: Passed,
     /// Those who wait for it, if it is on a server.
     killed: Option<Killed>,
@@ -139,6 +142,7 @@ impl Directory {
         Arc::new(Self {
             containers,
             owner: request.owner,
+            access: request.access,
             ids: sys::effective_ids(),
             state: Mutex::new(State { nodes: Nodes::new(seed), slots, next_slot: 0, open }),
             cache,
@@ -219,7 +223,7 @@ impl Directory {
             return Ok(session.clone());
         }
         let node = state.slots.get(&slot).map(|slot| slot.node).ok_or_else(stale)?;
-        let (version, is_flat) = state.nodes.get(node).map(|node| (node.version, node.is_flat)).ok_or_else(stale)?;
+        let (identity, is_flat) = state.nodes.get(node).map(|node| (node.identity, node.is_flat)).ok_or_else(stale)?;
         let path = state.nodes.path(node).ok_or_else(stale)?;
         let parent = state.nodes.parent(node);
         drop(state);
@@ -228,17 +232,11 @@ impl Directory {
         } else {
             self.containers.open(&path, None)?
         };
-        if self.state().nodes.mark(opened.version) != version {
+        if self.state().nodes.mark(opened.seen.version(), opened.seen.rights) != identity {
             return Err(stale());
         }
         let numbering = Numbering { root: node, base: if is_flat { node } else { base(slot) } };
-        let stat = || {
-            let (below, name) = self.containers.top.around(&path)?;
-            stat_container(&below, name)
-        };
-        // Objects have no owner.
-        let seen = self.waits.is_none().then(stat).transpose()?;
-        let attributes = self.attributes(seen.as_ref(), numbering);
+        let attributes = self.attributes(self.who_may_read(&opened)?, numbering);
         let name = path.file_name().unwrap_or_default();
         let session = Arc::new(self.session(slot, opened, name, attributes, numbering)?);
         if is_flat {
@@ -261,11 +259,19 @@ impl Directory {
         Ok(session)
     }
 
-    /// Owner, modes and numbers of the files of a container, which was `seen`.
-    fn attributes(&self, seen: Option<&Seen>, numbering: Numbering) -> AttrBuilder {
-        let (uid, gid) = seen.map_or((None, None), |seen| (seen.uid, seen.gid));
+    /// Who may read a container. Looks at all of its files only if others than who mounted, and root, look into the mount.
+    fn who_may_read(&self, opened: &Opened) -> Result<Rights> {
+        match self.access {
+            Access::AllUsers => who_may_read(&*opened.container, &opened.seen),
+            Access::Owner | Access::OwnerAndRoot => Ok(opened.seen.rights),
+        }
+    }
+
+    /// Owner, modes and numbers of the files of a container, which `rights` may read.
+    fn attributes(&self, rights: Rights, numbering: Numbering) -> AttrBuilder {
+        let Rights { uid, gid, mode } = rights;
         let owner = Owner { uid: self.owner.uid.or(uid), gid: self.owner.gid.or(gid), ..self.owner };
-        let attributes = AttrBuilder::new(owner, numbering);
+        let attributes = AttrBuilder::new(owner, numbering).readable(mode);
         if self.waits.is_some() { attributes.far() } else { attributes }
     }
 
@@ -320,6 +326,23 @@ impl Directory {
         let gone = (state.slots.remove(&slot), state.open.pop(&slot));
         drop(state);
         drop(gone);
+    }
+
+    /// The directory `number` of the mirrored one, if it, and each around it, still is the one that the kernel knows:
+    /// it has checked their rights.
+    fn below(&self, number: u64) -> Result<Below, Errno> {
+        let (path, marks) = self.state().nodes.chain(number).ok_or(Errno::ESTALE)?;
+        let (below, seen) = self.containers.top.below_seeing(&path).map_err(|e| outer::errno(&e))?;
+        let state = self.state();
+        let is_same = seen.iter().zip(marks).all(|(seen, mark)| state.nodes.mark(seen.identity(), seen.rights) == mark);
+        if is_same { Ok(below) } else { Err(Errno::ESTALE) }
+    }
+
+    /// The directory that contains an inode of the mirrored one, as [`Directory::below`], and its name there.
+    fn around(&self, number: u64) -> Result<(Below, OsString), Errno> {
+        let path = self.path(number)?;
+        let parent = self.state().nodes.parent(number);
+        Ok((self.below(parent)?, path.file_name().unwrap_or_default().to_owned()))
     }
 
     /// The path of an inode of the mirrored directory.

@@ -1,8 +1,10 @@
 //! The inodes of a directory mount that the kernel knows, and how their numbers are made.
 //!
 //! A number follows from the parent's number and the name, with a random seed: so `readdir` gives the number that
-//! `stat` will give, without keeping anything. That of a container also follows from the version of its file: a changed
-//! container is another directory. Below the containers, numbers are those of their trees, in a range of their own. The
+//! `stat` will give, without keeping anything. It also follows from what is there: from the version of a container, since
+//! a changed one is another directory, and from the place of what is passed through, so that a file that was replaced is
+//! another file, with pages of its own. A file or directory whose owner or rights were changed gets a number of its own
+//! as long as the kernel knows the one before, which it may have found allowed. Below the containers, numbers are those of their trees, in a range of their own. The
 //! files that stand for a container in the layout `flat` have the numbers after that of the container, which is not
 //! shown: so they too are known before it is opened.
 //!
@@ -12,12 +14,13 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::hash::Hash;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::source::Version;
+use crate::source::{Rights, Seen, Version};
 use crate::tree::ROOT;
 
 /// Set in the numbers of inodes below containers.
@@ -71,10 +74,10 @@ pub(super) struct Node {
     name: Box<[u8]>,
     /// Whether it is the root of a container, and not the file itself.
     pub(super) is_tree: bool,
-    /// Of a container, the version that it stands for; of a file, that of its pages in the kernel.
-    pub(super) version: Mark,
-    /// Of an object that is passed through, the version that the kernel was told of.
-    pub(super) told: Mark,
+    /// What it stands for, and who may read it.
+    pub(super) identity: Mark,
+    /// Of a file that is passed through, the version of its pages in the kernel.
+    pub(super) pages: Mark,
     /// Whether it is a container that is shown as the files of its array.
     pub(super) is_flat: bool,
     /// The container's slot, once it was entered.
@@ -95,10 +98,17 @@ pub(super) struct Entry<'a> {
     pub(super) parent: u64,
     /// The name of the file, which is not that of the entry if its tree is shown beside it.
     pub(super) name: &'a [u8],
-    /// The version of the container, if the entry is the tree of one.
-    pub(super) tree: Option<Version>,
+    /// Whether the entry is the tree of a container.
+    pub(super) is_tree: bool,
+    /// As [`identity`] gives it.
+    pub(super) identity: Version,
     /// Whether it is a container that is shown as the files of its array.
     pub(super) is_flat: bool,
+}
+
+/// What the number of an entry follows from that was `seen`.
+pub(super) fn identity(seen: &Seen, is_tree: bool) -> Version {
+    if is_tree { seen.version() } else { seen.identity() }
 }
 
 impl Nodes {
@@ -110,41 +120,39 @@ impl Nodes {
     pub(super) fn number(&self, entry: &Entry<'_>) -> u64 {
         let mut hash = Xxh3::with_seed(self.seed);
         hash.update(&entry.parent.to_le_bytes());
-        entry.tree.iter().flatten().for_each(|word| hash.update(&word.to_le_bytes()));
-        hash.update(&[u8::from(entry.tree.is_some())]);
+        entry.identity.iter().for_each(|word| hash.update(&word.to_le_bytes()));
+        hash.update(&[u8::from(entry.is_tree)]);
         hash.update(entry.name);
         outer(hash.digest() & (BELOW - 1))
     }
 
-    /// What stands for `version`.
-    pub(super) fn mark(&self, version: Version) -> Mark {
+    /// What stands for `version` of a file that `rights` may read.
+    pub(super) fn mark(&self, version: Version, rights: Rights) -> Mark {
         let mut hash = Xxh3::with_seed(self.seed);
-        for word in version {
-            hash.update(&word.to_le_bytes());
-        }
+        // Bits for writing make no difference here.
+        (version, Rights { mode: rights.mode & 0o555, ..rights }).hash(&mut hash);
         hash.digest()
     }
 
-    /// The number of an entry that the kernel is about to be told of.
-    pub(super) fn tell(&mut self, entry: &Entry<'_>) -> u64 {
+    /// The number of an entry that the kernel is about to be told of, with `rights`.
+    pub(super) fn tell(&mut self, entry: &Entry<'_>, rights: Rights) -> u64 {
         let mut number = self.number(entry);
-        let version = entry.tree.map_or(0, |version| self.mark(version));
+        let identity = self.mark(entry.identity, rights);
         while let Some(node) = self.known.get_mut(&number) {
             let is_same = node.parent == entry.parent
                 && *node.name == *entry.name
-                && node.is_tree == entry.tree.is_some()
-                && (!node.is_tree || node.version == version);
+                && node.is_tree == entry.is_tree
+                && node.identity == identity;
             if is_same {
                 node.lookups = node.lookups.saturating_add(1);
                 return number;
             }
             number = outer((number + FLAT) & (BELOW - 1));
         }
-        let Entry { parent, name, tree, is_flat } = *entry;
-        let is_tree = tree.is_some();
+        let Entry { parent, name, is_tree, is_flat, .. } = *entry;
         self.known.insert(
             number,
-            Node { parent, name: name.into(), is_tree, version, told: 0, is_flat, slot: None, lookups: 1 },
+            Node { parent, name: name.into(), is_tree, identity, pages: 0, is_flat, slot: None, lookups: 1 },
         );
         number
     }
@@ -170,14 +178,21 @@ impl Nodes {
 
     /// The path of an inode below the mirrored directory, as far as it is known.
     pub(super) fn path(&self, number: u64) -> Option<PathBuf> {
-        let (mut names, mut at) = (Vec::new(), number);
+        self.chain(number).map(|(path, _)| path)
+    }
+
+    /// As [`Nodes::path`]; also what each component stands for.
+    pub(super) fn chain(&self, number: u64) -> Option<(PathBuf, Vec<Mark>)> {
+        let (mut names, mut marks, mut at) = (Vec::new(), Vec::new(), number);
         while at != ROOT.0 {
             let node = self.known.get(&at)?;
             names.push(&*node.name);
+            marks.push(node.identity);
             at = node.parent;
         }
         names.reverse();
-        Some(OsString::from_vec(names.join(&b'/')).into())
+        marks.reverse();
+        Some((OsString::from_vec(names.join(&b'/')).into(), marks))
     }
 
     /// The number of the directory that contains `number`.
@@ -192,33 +207,54 @@ mod tests {
     use std::path::Path;
 
     fn entry(parent: u64, name: &str) -> Entry<'_> {
-        Entry { parent, name: name.as_bytes(), tree: None, is_flat: false }
+        Entry { parent, name: name.as_bytes(), is_tree: false, identity: [5, 0, 0, 0], is_flat: false }
     }
+
+    const RIGHTS: Rights = Rights { uid: Some(1), gid: Some(2), mode: 0o644 };
 
     #[test]
     fn a_number_is_the_same_each_time_and_that_of_a_changed_container_is_another() {
         let mut nodes = Nodes::new(7);
-        let dir = nodes.tell(&entry(ROOT.0, "dir"));
-        let tree = |version| Entry { tree: Some([version; 4]), ..entry(dir, "x.fzm") };
-        let (old, new) = (nodes.tell(&tree(1)), nodes.tell(&tree(2)));
-        assert_eq!((nodes.tell(&tree(1)), nodes.number(&tree(2))), (old, new));
-        let file = nodes.tell(&entry(dir, "x.fzm"));
+        let dir = nodes.tell(&entry(ROOT.0, "dir"), RIGHTS);
+        let tree = |version| Entry { is_tree: true, identity: [version; 4], ..entry(dir, "x.fzm") };
+        let (old, new) = (nodes.tell(&tree(1), RIGHTS), nodes.tell(&tree(2), RIGHTS));
+        assert_eq!((nodes.tell(&tree(1), RIGHTS), nodes.number(&tree(2))), (old, new));
+        let file = nodes.tell(&entry(dir, "x.fzm"), RIGHTS);
         let kinds = [old, new, file].map(|number| nodes.get(number).unwrap().is_tree);
         assert!(old != new && file != old && file != new);
         assert_eq!(kinds, [true, true, false]);
         assert_eq!(nodes.path(old).unwrap(), Path::new("dir/x.fzm"));
         assert_eq!((nodes.parent(old), nodes.path(ROOT.0).unwrap()), (dir, PathBuf::new()));
         assert!(nodes.forget(old, 1).is_none() && nodes.forget(old, 1).is_some() && nodes.path(old).is_none());
-        assert_eq!(nodes.tell(&tree(1)), old);
+        assert_eq!(nodes.tell(&tree(1), RIGHTS), old);
+    }
+
+    #[test]
+    fn a_file_that_was_replaced_or_whose_rights_were_changed_is_another_one() {
+        let mut nodes = Nodes::new(7);
+        let file = |place| Entry { identity: [place, 0, 0, 0], ..entry(ROOT.0, "x") };
+        let private = Rights { mode: 0o600, ..RIGHTS };
+        let numbers = [
+            nodes.tell(&file(1), RIGHTS),
+            nodes.tell(&file(2), RIGHTS),
+            nodes.tell(&file(1), private),
+            nodes.tell(&file(1), Rights { uid: Some(3), ..RIGHTS }),
+        ];
+        assert!((1..4).all(|n| !numbers[..n].contains(&numbers[n])), "{numbers:?}");
+        // The same, with other rights to write; and as a listing has it, once the others are forgotten.
+        assert_eq!(nodes.tell(&file(1), Rights { mode: 0o444, ..RIGHTS }), numbers[0]);
+        assert_eq!(nodes.tell(&file(1), private), numbers[2]);
+        assert!(nodes.forget(numbers[0], 2).is_some() && nodes.forget(numbers[2], 2).is_some());
+        assert_eq!(nodes.tell(&file(1), private), nodes.number(&file(1)));
     }
 
     #[test]
     fn two_entries_never_share_a_number() {
         let mut nodes = Nodes::new(7);
-        let number = nodes.tell(&entry(ROOT.0, "a"));
+        let number = nodes.tell(&entry(ROOT.0, "a"), RIGHTS);
         // As if another name had the same hash.
         nodes.known.get_mut(&number).unwrap().name = (*b"b").into();
-        assert_eq!(nodes.tell(&entry(ROOT.0, "a")), number + FLAT);
+        assert_eq!(nodes.tell(&entry(ROOT.0, "a"), RIGHTS), number + FLAT);
         assert_eq!(nodes.path(number).unwrap(), Path::new("b"));
     }
 

@@ -1,7 +1,9 @@
 //! The replies for what is outside of containers: the entries of the mirrored directory, as they are now.
 //!
-//! Files keep their owner and their mode without the bits for writing, and the tree of a container has those of its
-//! file: so the kernel lets nobody see more than in the directory itself.
+//! Files keep their owner and their rights, but those to write, and the tree of a container has those of its file: so the
+//! kernel lets nobody see more than in the directory itself. It checks what it was told, which may be half a second old:
+//! who uses something whose owner, rights or place have changed since gets `ESTALE`, upon which the kernel looks again.
+//! Only of the mounted directory itself, which cannot become another inode, the old rights hold for that half second.
 //!
 //! A symbolic link is shown; its target is given if it cannot lead out of the directory.
 #![forbid(unsafe_code)]
@@ -19,7 +21,7 @@ use fuser::{
 use rustix::fs::FileType as Native;
 
 use super::names::{Kind, Listed, Names};
-use super::nodes::Entry;
+use super::nodes::{Entry, identity};
 use super::{Directory, OpenDir, OpenFile};
 use crate::error::{Error, Result};
 use crate::fs::inode_attr::time;
@@ -64,7 +66,7 @@ impl Directory {
     fn attr(&self, number: u64, seen: &Seen, is_tree: bool) -> FileAttr {
         let mtime = time(seen.mtime);
         let kind = if is_tree { FileType::Directory } else { kind(seen.kind) };
-        let mode = u16::try_from(seen.mode & 0o555).unwrap_or(0);
+        let mode = u16::try_from(seen.rights.mode & 0o555).unwrap_or(0);
         // Who may read the file may enter its tree.
         let mode = if is_tree { mode & 0o444 | (mode & 0o444) >> 2 } else { mode };
         let is_dir = kind == FileType::Directory;
@@ -80,8 +82,8 @@ impl Directory {
             perm: if kind == FileType::Symlink { 0o777 } else { mode & !self.owner.umask },
             // Of a directory: the number of subdirectories is not known.
             nlink: if is_dir { 1 } else { seen.links },
-            uid: self.owner.uid.or(seen.uid).unwrap_or(self.ids.0),
-            gid: self.owner.gid.or(seen.gid).unwrap_or(self.ids.1),
+            uid: self.owner.uid.or(seen.rights.uid).unwrap_or(self.ids.0),
+            gid: self.owner.gid.or(seen.rights.gid).unwrap_or(self.ids.1),
             rdev: 0,
             blksize: BLOCK,
             flags: 0,
@@ -90,7 +92,7 @@ impl Directory {
 
     /// Finds `name` in the directory `parent` and counts that the kernel is told of it. `None` if it does not exist.
     pub(super) fn find(&self, parent: u64, name: &OsStr) -> Result<Option<Told>, Errno> {
-        let below = self.containers.top.below(&self.path(parent)?).map_err(|e| errno(&e))?;
+        let below = self.below(parent)?;
         let is_there = |name: &OsStr| below.stat(name).is_ok_and(|seen| is_candidate(&below, name, seen.kind));
         let exists = |name: &OsStr| below.stat(name).is_ok();
         let rules = &self.containers.rules;
@@ -111,74 +113,72 @@ impl Directory {
     }
 
     fn tell(&self, parent: u64, name: &[u8], seen: &Seen, is_tree: bool) -> Told {
-        let tree = is_tree.then(|| seen.version());
-        let mut state = self.state();
-        let number = state.nodes.tell(&Entry { parent, name, tree, is_flat: false });
-        if self.waits.is_some() {
-            let told = state.nodes.mark(seen.version());
-            state.nodes.get(number).into_iter().for_each(|node| node.told = told);
-        }
-        drop(state);
+        let entry = Entry { parent, name, is_tree, identity: identity(seen, is_tree), is_flat: false };
+        let number = self.state().nodes.tell(&entry, seen.rights);
         Told { attr: self.attr(number, seen, is_tree) }
     }
 
-    /// The attributes of an inode now; of an open file, also if it was removed.
+    /// The attributes of an inode now; of an open file, also if it was removed or replaced.
     pub(super) fn stat(&self, number: u64, handle: Option<u64>) -> Result<FileAttr, Errno> {
-        let top = &self.containers.top;
         if number == ROOT.0 {
-            let seen = top.below(Path::new("")).and_then(|below| below.stat_itself()).map_err(|e| errno(&e))?;
+            let seen = self.below(number)?.stat_itself().map_err(|e| errno(&e))?;
             return Ok(self.attr(number, &seen, false));
         }
-        let (is_tree, version) = {
-            let mut state = self.state();
-            let node = state.nodes.get(number).ok_or(Errno::ESTALE)?;
-            (node.is_tree, node.version)
+        let of_open = |open: Arc<OpenFile>| Ok((false, open.file.seen().map_err(|e| errno(&e))?));
+        let held = || super::read(&self.files).values().find(|open| open.number == number).cloned();
+        let (is_tree, seen) = match handle.and_then(|handle| self.file(handle)) {
+            Some(open) => of_open(open)?,
+            None => self.known(number).or_else(|e| held().map_or(Err(e), of_open))?,
         };
-        let open = handle.and_then(|handle| self.file(handle));
-        let seen = match open {
-            Some(open) => open.file.seen(),
-            None => top.around(&self.path(number)?).and_then(|(below, name)| seen_at(&below, name.as_bytes(), is_tree)),
-        };
-        let seen = seen.map_err(|e| errno(&e))?;
-        if is_tree && self.state().nodes.mark(seen.version()) != version {
-            return Err(Errno::ESTALE);
-        }
         Ok(self.attr(number, &seen, is_tree))
+    }
+
+    /// What an inode is now, and whether it is the root of a container, if it still is what the kernel knows.
+    fn known(&self, number: u64) -> Result<(bool, Seen), Errno> {
+        let (below, name) = self.around(number)?;
+        let is_tree = self.state().nodes.get(number).ok_or(Errno::ESTALE)?.is_tree;
+        let seen = seen_at(&below, name.as_bytes(), is_tree).map_err(|e| errno(&e))?;
+        let mut state = self.state();
+        let mark = state.nodes.mark(identity(&seen, is_tree), seen.rights);
+        if state.nodes.get(number).is_some_and(|node| node.identity == mark) {
+            Ok((is_tree, seen))
+        } else {
+            Err(Errno::ESTALE)
+        }
     }
 
     /// The target of a symbolic link.
     pub(super) fn target(&self, number: u64) -> Result<Vec<u8>, Errno> {
-        let path = self.path(number)?;
-        let (below, name) = self.containers.top.around(&path).map_err(|e| errno(&e))?;
-        let target = below.link(name).map_err(|e| errno(&e))?.into_bytes();
-        let depth = path.components().count().saturating_sub(1);
+        let (below, name) = self.around(number)?;
+        let target = below.link(&name).map_err(|e| errno(&e))?.into_bytes();
+        let depth = self.path(number)?.components().count().saturating_sub(1);
         if stays_inside(Path::new(OsStr::from_bytes(&target)), depth) { Ok(target) } else { Err(Errno::EACCES) }
     }
 
     /// Opens a file to pass it through; returns its handle, and how the kernel is to treat its pages.
     pub(super) fn open(&self, number: u64) -> Result<(FileHandle, FopenFlags), Errno> {
-        let path = self.path(number)?;
-        let file = self.containers.top.file(&path).map_err(|e| errno(&e))?;
+        let (below, name) = self.around(number)?;
+        let file = below.file(&name).map_err(|e| errno(&e))?;
         let seen = file.seen().map_err(|e| errno(&e))?;
         let mut state = self.state();
-        let version = state.nodes.mark(seen.version());
-        if self.waits.is_some() {
-            let told = [version, state.nodes.mark(seen.untagged().version())];
-            if state.nodes.get(number).is_some_and(|node| !told.contains(&node.told)) {
-                // The kernel knows the size of another version, and looks it up again.
-                return Err(Errno::ESTALE);
-            }
+        let mark = |seen: &Seen| state.nodes.mark(identity(seen, false), seen.rights);
+        // A list on a server may be without tags.
+        let (marks, version) =
+            ([mark(&seen), mark(&seen.clone().untagged())], state.nodes.mark(seen.version(), seen.rights));
+        let node = state.nodes.get(number).ok_or(Errno::ESTALE)?;
+        if !marks.contains(&node.identity) {
+            return Err(Errno::ESTALE);
         }
         // The pages stay if they are those of this version.
-        let known = state.nodes.get(number).map(|node| std::mem::replace(&mut node.version, version));
+        let known = std::mem::replace(&mut node.pages, version);
         drop(state);
-        let keep = if known == Some(version) { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
+        let keep = if known == version { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
         let handle = self.next.fetch_add(1, Ordering::Relaxed);
         let killed = match (&file, &self.waits) {
             (Passed::Far(source), Some(waits)) => Killed::new(waits, vec![source.clone()]),
             _ => None,
         };
-        super::write(&self.files).insert(handle, Arc::new(OpenFile { file, killed }));
+        super::write(&self.files).insert(handle, Arc::new(OpenFile { number, file, killed }));
         self.activity.open();
         Ok((FileHandle(handle), keep))
     }
@@ -231,14 +231,13 @@ impl Directory {
 
     /// Lists the directory `number`; returns its handle.
     pub(super) fn open_dir(&self, number: u64) -> Result<FileHandle, Errno> {
-        let dir = self.containers.top.below(&self.path(number)?).and_then(|below| {
-            let names = match &self.containers.rules {
-                rules if rules.is_flat() => self.list_flat(number, &below),
-                rules => Names::list(&below, rules, &self.containers.options.account),
-            };
-            let far = self.waits.is_some().then_some(below);
-            Ok(OpenDir { names: Mutex::new(names?), far })
-        });
+        let below = self.below(number)?;
+        let names = match &self.containers.rules {
+            rules if rules.is_flat() => self.list_flat(number, &below),
+            rules => Names::list(&below, rules, &self.containers.options.account),
+        };
+        let far = self.waits.is_some().then_some(below);
+        let dir = names.map(|names| OpenDir { names: Mutex::new(names), far });
         let handle = self.next.fetch_add(1, Ordering::Relaxed);
         super::write(&self.listings).insert(handle, Arc::new(dir.map_err(|e| errno(&e))?));
         Ok(FileHandle(handle))
@@ -292,7 +291,7 @@ impl Directory {
     fn now<T>(&self, number: u64, dir: &OpenDir, then: impl FnOnce(&Below) -> Result<T, Errno>) -> Result<T, Errno> {
         match &dir.far {
             Some(below) => then(below),
-            None => then(&self.containers.top.below(&self.path(number)?).map_err(|e| errno(&e))?),
+            None => then(&self.below(number)?),
         }
     }
 
@@ -303,19 +302,21 @@ impl Directory {
             let Some(Listed { file, kind: entry_kind, .. }) = entry else {
                 return reply.add(INodeNo(dots), next, FileType::Directory, name);
             };
-            let version = || seen_at(below, file, true).ok().map(|seen| seen.version());
-            let (tree, kind, ino) = match entry_kind {
-                Kind::Dir => (None, FileType::Directory, 0),
-                Kind::File => (None, FileType::RegularFile, 0),
-                Kind::Other(native) => (None, self::kind(native), 0),
-                Kind::Tree => (version(), FileType::Directory, 0),
-                Kind::Flat(ino) => (version(), FileType::RegularFile, ino),
+            let (is_tree, kind, ino) = match entry_kind {
+                Kind::Dir => (false, FileType::Directory, 0),
+                Kind::File => (false, FileType::RegularFile, 0),
+                Kind::Other(native) => (false, self::kind(native), 0),
+                Kind::Tree => (true, FileType::Directory, 0),
+                Kind::Flat(ino) => (true, FileType::RegularFile, ino),
             };
-            if tree.is_none() && matches!(entry_kind, Kind::Tree | Kind::Flat(_)) {
-                // Removed meanwhile.
-                return false;
-            }
-            let of = Entry { parent: number, name: file, tree, is_flat: ino > 0 };
+            let identity = if is_tree {
+                seen_at(below, file, true).map(|seen| seen.version())
+            } else {
+                below.identity(OsStr::from_bytes(file))
+            };
+            // Removed meanwhile.
+            let Ok(identity) = identity else { return false };
+            let of = Entry { parent: number, name: file, is_tree, identity, is_flat: ino > 0 };
             let number = self.state().nodes.number(&of) + u64::from(ino);
             reply.add(INodeNo(number), next, kind, name)
         };

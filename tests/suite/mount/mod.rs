@@ -17,6 +17,7 @@ mod making;
 mod moved;
 mod pictures;
 mod reading;
+mod rights;
 mod swaps;
 mod tensors;
 mod users;
