@@ -17,6 +17,7 @@ mod records;
 mod retained;
 mod spill;
 mod text;
+mod users;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -32,6 +33,7 @@ pub use records::Records;
 pub use retained::Retained;
 pub use spill::{Buffer, Pages, directory};
 pub use text::Text;
+pub use users::{Holding, Share, Users};
 
 /// Bytes of lists that are allowed when the memory budget is exhausted.
 const LISTS: u64 = 16 << 20;

@@ -96,7 +96,7 @@ impl Filesystem for DirectorySession {
         Ok(())
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         tracing::debug!(target: "fzmfs::request", parent = parent.0, ?name, "lookup");
         self.me.activity.request();
         if name.len() > NAME_MAX as usize {
@@ -109,10 +109,10 @@ impl Filesystem for DirectorySession {
                 Err(e) => reply.error(e),
             }),
             To::Outer(parent) => {
-                let nothing = self.attributes.nothing();
-                self.me.offload(move |me| match me.find(parent, &name) {
-                    Ok(Some(told)) => reply.entry(&me.keep(), &told.attr, GENERATION),
-                    Ok(None) if me.containers.rules.is_flat() => match me.find_flat(parent, &name) {
+                let (nothing, uid) = (self.attributes.nothing(), request.uid());
+                self.me.offload(move |me| match me.find(parent, &name, uid) {
+                    Ok(Some(told)) => reply.entry(&me.keep(uid), &told.attr, GENERATION),
+                    Ok(None) if me.containers.rules.is_flat() => match me.find_flat(parent, &name, uid) {
                         Ok(Some(file)) => me.reply_flat(file, reply),
                         Ok(None) => reply.entry(&SOON, &nothing, GENERATION),
                         Err(e) => reply.error(e),
@@ -128,7 +128,7 @@ impl Filesystem for DirectorySession {
         catch_panic(|| self.me.forget_inode(ino.0, count));
     }
 
-    fn getattr(&self, _: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, request: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "getattr");
         self.me.activity.request();
         match self.entry(ino) {
@@ -136,10 +136,13 @@ impl Filesystem for DirectorySession {
                 Ok(session) => session.attributes(inner, reply),
                 Err(e) => reply.error(e),
             }),
-            To::Outer(number) => self.me.offload(move |me| match me.stat(number, handle.map(|handle| handle.0)) {
-                Ok(attr) => reply.attr(&me.keep(), &attr),
-                Err(e) => reply.error(e),
-            }),
+            To::Outer(number) => {
+                let uid = request.uid();
+                self.me.offload(move |me| match me.stat(number, handle.map(|handle| handle.0)) {
+                    Ok(attr) => reply.attr(&me.keep(uid), &attr),
+                    Err(e) => reply.error(e),
+                });
+            }
         }
     }
 
@@ -158,7 +161,7 @@ impl Filesystem for DirectorySession {
         }
     }
 
-    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, ?flags, "open");
         self.me.activity.request();
         match self.entry(ino) {
@@ -166,10 +169,13 @@ impl Filesystem for DirectorySession {
                 Ok(session) => session.open_file(inner, reply),
                 Err(e) => reply.error(e),
             }),
-            To::Outer(number) => self.me.offload(move |me| match me.open(number) {
-                Ok((handle, flags)) => reply.opened(handle, flags),
-                Err(e) => reply.error(e),
-            }),
+            To::Outer(number) => {
+                let uid = request.uid();
+                self.me.offload(move |me| match me.open(number, uid) {
+                    Ok((handle, flags)) => reply.opened(handle, flags),
+                    Err(e) => reply.error(e),
+                });
+            }
         }
     }
 
@@ -225,7 +231,7 @@ impl Filesystem for DirectorySession {
         }
     }
 
-    fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+    fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "opendir");
         self.me.activity.request();
         match self.content(ino) {
@@ -233,10 +239,13 @@ impl Filesystem for DirectorySession {
             To::Container(..) => {
                 reply.opened(FileHandle(0), FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE);
             }
-            To::Outer(number) => self.me.offload(move |me| match me.open_dir(number) {
-                Ok(handle) => reply.opened(handle, FopenFlags::empty()),
-                Err(e) => reply.error(e),
-            }),
+            To::Outer(number) => {
+                let uid = request.uid();
+                self.me.offload(move |me| match me.open_dir(number, uid) {
+                    Ok(handle) => reply.opened(handle, FopenFlags::empty()),
+                    Err(e) => reply.error(e),
+                });
+            }
         }
     }
 
@@ -252,7 +261,7 @@ impl Filesystem for DirectorySession {
         }
     }
 
-    fn readdirplus(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
+    fn readdirplus(&self, request: &Request, ino: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, "readdirplus");
         self.me.activity.request();
         match self.content(ino) {
@@ -260,7 +269,10 @@ impl Filesystem for DirectorySession {
                 Ok(session) => session.list_dir_plus(dir, offset, reply),
                 Err(e) => reply.error(e),
             }),
-            To::Outer(number) => self.me.offload(move |me| me.list_plus(number, handle.0, offset, reply)),
+            To::Outer(number) => {
+                let uid = request.uid();
+                self.me.offload(move |me| me.list_plus(number, handle.0, offset, uid, reply));
+            }
         }
     }
 

@@ -10,22 +10,24 @@ use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use fuser::{Errno, FileAttr, ReplyEntry};
 use lru::LruCache;
 use rustix::fs::FileType;
 
-use super::Directory;
 use super::names::{Kind, Names, each, plain};
 use super::nodes::Entry;
 use super::outer::{SOON, errno};
+use super::recent::AsOf;
+use super::{Directory, MINUTE};
+use crate::account::Share;
 use crate::error::{self, Error, Result};
-use crate::fs::inode_attr::{Numbering, time};
+use crate::fs::inode_attr::Numbering;
 use crate::fs::shared::GENERATION;
 use crate::mirror::{self, FlatNames, SUFFIXES, Shown, ShownFile, is_candidate, stat_container};
 use crate::parallel;
-use crate::source::{Below, Rights, Seen, Version};
+use crate::source::{Below, Rights, Seen};
 use crate::tree::{self, Ino, Tree};
 
 /// Directories whose names are kept.
@@ -51,10 +53,7 @@ struct Open {
 /// The names in a directory.
 struct Known {
     names: Arc<FlatNames>,
-    version: Version,
-    seen: Instant,
-    /// Whether any later change gives the directory another version.
-    is_settled: bool,
+    as_of: AsOf,
 }
 
 impl Default for Flat {
@@ -73,20 +72,20 @@ pub(super) struct FlatFile {
     number: u64,
     /// The inode in its tree.
     ino: Ino,
+    /// For whom it was looked up.
+    uid: u32,
 }
 
 impl Directory {
     /// The names of the containers in the directory `parent`.
     pub(super) fn flat_names(&self, parent: u64, below: &Below) -> Result<Arc<FlatNames>> {
         let itself = below.stat_itself()?;
-        let version = itself.version();
+        let within = if self.waits.is_some() { MINUTE } else { SOON };
         let lock = || self.flat.directories.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_now =
-            |known: &&Known| known.version == version && (known.is_settled || known.seen.elapsed() < self.keep());
-        if let Some(known) = lock().get(&parent).filter(is_now) {
+        if let Some(known) = lock().get(&parent).filter(|known| known.as_of.is_same(&itself, within)) {
             return Ok(known.names.clone());
         }
-        let age = SystemTime::now().duration_since(time(itself.mtime)).unwrap_or_default();
+        let as_of = AsOf::new(&itself, self.waits.is_some());
         let mut entries = Vec::new();
         each(below, |name, kind| {
             let is_container = || is_candidate(below, OsStr::from_bytes(name), kind);
@@ -95,13 +94,7 @@ impl Directory {
         })?;
         let options = &self.containers.options;
         let names = Arc::new(FlatNames::new(&mut entries, &options.account)?);
-        let known = Known {
-            names: names.clone(),
-            version,
-            seen: Instant::now(),
-            is_settled: age > SOON && self.waits.is_none(),
-        };
-        lock().put(parent, known);
+        lock().put(parent, Known { names: names.clone(), as_of });
         Ok(names)
     }
 
@@ -136,10 +129,10 @@ impl Directory {
     }
 
     /// Lists the directory `number`.
-    pub(super) fn list_flat(&self, number: u64, below: &Below) -> Result<Names> {
+    pub(super) fn list_flat(&self, number: u64, below: &Below, share: Share) -> Result<Names> {
         let rules = &self.containers.rules;
         let flat = self.flat_names(number, below)?;
-        let (mut entries, mut names) = (Vec::new(), Names::new(&self.containers.options.account));
+        let (mut entries, mut names) = (Vec::new(), Names::new(share));
         each(below, |name, kind| {
             entries.push((name.to_vec(), kind));
             Ok(())
@@ -174,7 +167,7 @@ impl Directory {
     }
 
     /// The file `name` of a container in `parent`; `None` if there is none.
-    pub(super) fn find_flat(&self, parent: u64, name: &OsStr) -> Result<Option<FlatFile>, Errno> {
+    pub(super) fn find_flat(&self, parent: u64, name: &OsStr, uid: u32) -> Result<Option<FlatFile>, Errno> {
         let below = self.below(parent)?;
         let flat = self.flat_names(parent, &below).map_err(|e| errno(&e))?;
         let Some((file, number)) = flat.find(name.as_bytes()) else { return Ok(None) };
@@ -184,9 +177,9 @@ impl Directory {
         let Some(ShownFile { ino, .. }) = shown.and_then(|shown| shown.get(number).copied().flatten()) else {
             return Ok(None);
         };
-        let number = self.state().nodes.tell(&entry(parent, file, &seen), seen.rights);
+        let number = self.state().nodes.tell(&entry(parent, file, &seen), seen.rights, uid).map_err(|e| errno(&e))?;
         let slot = self.slot(number).ok_or(Errno::ENFILE).inspect_err(|_| self.forget(number, 1))?;
-        Ok(Some(FlatFile { slot, number, ino }))
+        Ok(Some(FlatFile { slot, number, ino, uid }))
     }
 
     /// Whether the container `file` in `parent` is shown as files, and not as a directory.
@@ -204,11 +197,11 @@ impl Directory {
 
     /// Replies to a lookup that has found `file`.
     pub(super) fn reply_flat(self: &Arc<Self>, file: FlatFile, reply: ReplyEntry) {
-        let FlatFile { slot, number, ino } = file;
+        let FlatFile { slot, number, ino, uid } = file;
         let me = self.clone();
         match self.opened(slot) {
             Ok(session) => session.shared().attr(ino, move |shared, attr| match attr {
-                Ok(attr) => reply.entry(&me.keep(), &shared.attributes.attr(&attr), GENERATION),
+                Ok(attr) => reply.entry(&me.keep(uid), &shared.attributes.attr(&attr), GENERATION),
                 Err(e) => {
                     me.forget(number, 1);
                     reply.error(shared.errno(ino, &e));
@@ -223,14 +216,24 @@ impl Directory {
 
     /// The attributes of the file `ino` of a container, for a listing, and how long the kernel may keep them: what
     /// requires decoding, or opening the container again, is computed on demand. Counts that the kernel is told of it.
-    pub(super) fn tell_flat(&self, parent: u64, file: &[u8], seen: &Seen, ino: Ino) -> (FileAttr, Duration) {
-        let number = self.state().nodes.tell(&entry(parent, file, seen), seen.rights);
+    ///
+    /// # Errors
+    /// As [`Nodes::tell`](super::nodes::Nodes::tell).
+    pub(super) fn tell_flat(
+        &self,
+        parent: u64,
+        file: &[u8],
+        seen: &Seen,
+        ino: Ino,
+        uid: u32,
+    ) -> Result<(FileAttr, Duration)> {
+        let number = self.state().nodes.tell(&entry(parent, file, seen), seen.rights, uid)?;
         let open = self.flat.containers.lock().unwrap_or_else(PoisonError::into_inner).get(&number).copied().flatten();
         let rights = open.map_or(seen.rights, |open| open.rights);
         let attributes = self.attributes(rights, Numbering { root: number, base: number });
         let known = open.and_then(|open| open.shown.into_iter().flatten().find(|file| file.ino == ino)?.attr);
         let unknown = || (attributes.unknown(ino, tree::Kind::File), Duration::ZERO);
-        known.map_or_else(unknown, |attr| (attributes.attr(&attr), self.keep()))
+        Ok(known.map_or_else(unknown, |attr| (attributes.attr(&attr), self.keep(uid))))
     }
 }
 

@@ -15,9 +15,11 @@
 
 mod adapter;
 mod flat;
+mod listing;
 mod names;
 mod nodes;
 mod outer;
+mod recent;
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -29,6 +31,7 @@ use std::time::Duration;
 
 use fuser::{Errno, Notifier};
 use lru::LruCache;
+use rustix::process::{Resource, getrlimit};
 
 use super::activity::Activity;
 use super::fuse_adapter::Session;
@@ -39,16 +42,18 @@ use super::options::{Access, MountOptions, Owner};
 use super::shared::{Decoder, Shared, catch_panic};
 use super::source_watch::Watch;
 use super::sys;
+use crate::account::{Share, Users};
 use crate::cache::Cache;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Containers, Opened, who_may_read};
-use crate::source::{Below, Passed, Rights};
+use crate::source::{Below, Passed, Rights, Version};
 use crate::tree::{Ino, Numbers, ROOT, Tree};
 
 use flat::Flat;
 use names::Names;
 use nodes::{LARGEST, Nodes, Place, SLOTS, base, place};
 use outer::SOON;
+use recent::{AsOf, Recent};
 
 pub(super) use adapter::DirectorySession;
 
@@ -75,10 +80,13 @@ pub(super) struct Directory {
     offload: Arc<Offload>,
     activity: Arc<Activity>,
     decoder: Decoder,
+    users: Users,
     /// Files that are passed through and open.
-    files: RwLock<HashMap<u64, Arc<OpenFile>>>,
+    files: RwLock<HashMap<u64, Handle<OpenFile>>>,
+    recent_files: Recent<(u32, u64, Version), OpenFile>,
     /// Directories that are open.
-    listings: RwLock<HashMap<u64, Arc<OpenDir>>>,
+    listings: RwLock<HashMap<u64, Handle<OpenDir>>>,
+    recent_listings: Recent<(u32, u64), OpenDir>,
     next: AtomicU64,
     flat: Flat,
     /// Whether the kernel can map files that are read directly.
@@ -87,8 +95,15 @@ pub(super) struct Directory {
     waits: Option<Arc<Waits>>,
 }
 
+/// What a handle stands for. It is shared with other handles of the same user.
+struct Handle<T> {
+    open: Arc<T>,
+    _share: Share,
+}
+
 /// A file that is passed through and open.
 struct OpenFile {
+    _share: Share,
     /// Its inode.
     number: u64,
     file: Passed,
@@ -98,7 +113,9 @@ struct OpenFile {
 
 /// A directory that is open.
 struct OpenDir {
-    names: Mutex<Names>,
+    /// They only grow, if it is on a server.
+    names: RwLock<Names>,
+    as_of: AsOf,
     /// With what is known of its entries, if it is on a server.
     far: Option<Below>,
 }
@@ -139,18 +156,22 @@ impl Directory {
         let gpu = containers.options.gpu.clone();
         let (slots, open) = (HashMap::new(), LruCache::unbounded());
         let waits = containers.top.prefix().map(|_| Arc::default());
+        let users = Users::new(&containers.options.account, descriptors(), request.access == Access::AllUsers);
         Arc::new(Self {
             containers,
             owner: request.owner,
             access: request.access,
             ids: sys::effective_ids(),
-            state: Mutex::new(State { nodes: Nodes::new(seed), slots, next_slot: 0, open }),
+            state: Mutex::new(State { nodes: Nodes::new(seed, users.clone()), slots, next_slot: 0, open }),
             cache,
             offload,
             activity,
             decoder: Box::new(move || gpu.decoder()),
+            users,
             files: RwLock::default(),
+            recent_files: Recent::default(),
             listings: RwLock::default(),
+            recent_listings: Recent::default(),
             next: AtomicU64::new(1),
             flat: Flat::default(),
             reads_directly: AtomicBool::new(false),
@@ -163,9 +184,14 @@ impl Directory {
         self.waits.clone()
     }
 
-    /// How long the kernel may keep an entry.
-    fn keep(&self) -> Duration {
-        if self.waits.is_some() { MINUTE } else { SOON }
+    /// How long the kernel may keep an entry that user `uid` has looked up.
+    fn keep(&self, uid: u32) -> Duration {
+        match &self.waits {
+            // It drops what has no time to live when nothing uses it any more.
+            _ if self.users.is_short(uid) => Duration::ZERO,
+            Some(_) => MINUTE,
+            None => SOON,
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -360,6 +386,11 @@ impl Directory {
             }
         }
     }
+}
+
+/// The descriptors that the users of a mount may have open: the other half is for the mount itself.
+fn descriptors() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 2
 }
 
 fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {

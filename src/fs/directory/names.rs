@@ -1,6 +1,6 @@
 //! The names in a mirrored directory, as they were when it was opened: positions in it do not change meanwhile.
 //!
-//! Limits: [`MOST`] bytes of names, and 12 for each entry, charged to the account.
+//! Limits: [`MOST`] bytes of names, and 12 for each entry, of what the user may hold who opened the directory.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -9,26 +9,25 @@ use std::sync::Arc;
 
 use rustix::fs::FileType;
 
-use crate::account::Account;
+use crate::account::{Holding, Share};
 use crate::bytes::to_u64;
 use crate::error::Result;
-use crate::limits::{Charge, Limits};
+use crate::limits::Limits;
 use crate::mirror::{FlatNames, Rules, is_candidate};
 use crate::source::Below;
 
-/// Bytes from one charge to the next.
-const STEP: u64 = 1 << 18;
+/// Bytes by which the share grows.
+const STEP: u64 = 4 << 10;
 /// Maximum bytes of all names.
 const MOST: u64 = u32::MAX as u64;
 
 /// The entries of a directory.
 #[derive(Debug)]
 pub(super) struct Names {
-    account: Account,
     bytes: Vec<u8>,
     entries: Vec<Entry>,
-    charges: Vec<Charge>,
-    charged: u64,
+    /// What is charged for them.
+    share: Share,
     /// Where in the directory the other names begin; `None` if all are here.
     next: Option<usize>,
     /// The containers whose files are entries.
@@ -99,14 +98,14 @@ fn some(dir: &Below, at: usize, each: &mut impl FnMut(&[u8], FileType) -> Result
 }
 
 impl Names {
-    pub(super) fn new(account: &Account) -> Self {
-        let (bytes, entries, charges) = (Vec::new(), Vec::new(), Vec::new());
-        Self { account: account.clone(), bytes, entries, charges, charged: 0, next: None, flat: None }
+    /// No names yet; they are charged to `share`.
+    pub(super) fn new(share: Share) -> Self {
+        Self { bytes: Vec::new(), entries: Vec::new(), share, next: None, flat: None }
     }
 
     /// Lists `dir`; opens no file. On a server, some of the names: [`Names::more`] lists the others.
-    pub(super) fn list(dir: &Below, rules: &Rules, account: &Account) -> Result<Self> {
-        let mut names = Self { next: Some(0), ..Self::new(account) };
+    pub(super) fn list(dir: &Below, rules: &Rules, share: Share) -> Result<Self> {
+        let mut names = Self { next: Some(0), ..Self::new(share) };
         if rules.shows_file() {
             // What is beside a container may be on a later page.
             dir.list_far()?;
@@ -144,12 +143,12 @@ impl Names {
         };
         self.bytes.extend_from_slice(name);
         self.entries.push(Entry { start, len, kind, added });
-        let all = to_u64(self.bytes.len() + size_of::<Entry>() * self.entries.len());
-        if all.saturating_sub(self.charged) > STEP {
-            self.charges.push(self.account.charge_list(all - self.charged, "directory")?);
-            self.charged = all;
+        let all = to_u64(self.bytes.capacity() + size_of::<Entry>() * self.entries.capacity());
+        if all > self.share.held().bytes {
+            self.share.change(Holding::memory(all.next_multiple_of(STEP)))
+        } else {
+            Ok(())
         }
-        Ok(())
     }
 
     /// The entry at `position`.
@@ -162,5 +161,23 @@ impl Names {
             _ => name.get(..name.len() - usize::from(added))?,
         };
         Some(Listed { name, file, kind })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::account::{Account, Users};
+
+    #[test]
+    fn names_are_held_by_the_user_who_lists_them() {
+        let users = Users::new(&Account::new(0, 0), 0, true);
+        let mut names = Names::new(users.share(1000, Holding::default()).unwrap());
+        let refused = (0..1_000_000).find_map(|_| names.push(&[b'x'; 200], 0, Kind::File).err());
+        assert_eq!(refused.unwrap().errno(), libc::ENOMEM);
+        // Half of 16 MiB, of which vectors that grow use at least half.
+        assert!(to_u64(names.bytes.len()) > 4 << 20 && users.is_short(1000));
+        drop(names);
+        assert!(!users.is_short(1000));
     }
 }

@@ -8,8 +8,8 @@
 //! files that stand for a container in the layout `flat` have the numbers after that of the container, which is not
 //! shown: so they too are known before it is opened.
 //!
-//! Limits: about 100 bytes and the name for an inode that the kernel knows, which takes a kilobyte there; freed when it
-//! forgets it.
+//! Limits: [`NODE`] bytes and the name for an inode that the kernel knows, of what the user may hold for whom it was
+//! looked up first; freed when the kernel forgets it, where it takes a kilobyte.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -20,6 +20,9 @@ use std::path::PathBuf;
 
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::account::{Holding, Users};
+use crate::bytes::to_u64;
+use crate::error::Result;
 use crate::source::{Rights, Seen, Version};
 use crate::tree::ROOT;
 
@@ -33,6 +36,9 @@ const FLAT: u64 = 8;
 pub(super) const LARGEST: u64 = (1 << BITS) - 1;
 /// Number of containers whose inodes the kernel can know at a time.
 pub(super) const SLOTS: u32 = 1 << (62 - BITS);
+
+/// About the bytes of an inode in a table that may be half empty, and of the allocation of its name.
+const NODE: u64 = 256;
 
 /// What an inode number stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +89,8 @@ pub(super) struct Node {
     /// The container's slot, once it was entered.
     pub(super) slot: Option<u32>,
     lookups: u32,
+    /// The user who holds it.
+    uid: u32,
 }
 
 /// The inodes that the kernel knows.
@@ -90,6 +98,7 @@ pub(super) struct Node {
 pub(super) struct Nodes {
     known: HashMap<u64, Node>,
     seed: u64,
+    users: Users,
 }
 
 /// An entry of a directory: what makes its number.
@@ -111,9 +120,14 @@ pub(super) fn identity(seen: &Seen, is_tree: bool) -> Version {
     if is_tree { seen.version() } else { seen.identity() }
 }
 
+/// What the user holds for whom the kernel was told of an inode.
+fn holding(name: &[u8]) -> Holding {
+    Holding::memory(NODE + to_u64(name.len()))
+}
+
 impl Nodes {
-    pub(super) fn new(seed: u64) -> Self {
-        Self { known: HashMap::new(), seed }
+    pub(super) fn new(seed: u64, users: Users) -> Self {
+        Self { known: HashMap::new(), seed, users }
     }
 
     /// The number of an entry, unless another one has it already.
@@ -134,8 +148,11 @@ impl Nodes {
         hash.digest()
     }
 
-    /// The number of an entry that the kernel is about to be told of, with `rights`.
-    pub(super) fn tell(&mut self, entry: &Entry<'_>, rights: Rights) -> u64 {
+    /// The number of an entry that the kernel is about to be told of, with `rights`, for user `uid`.
+    ///
+    /// # Errors
+    /// As [`Users::take`].
+    pub(super) fn tell(&mut self, entry: &Entry<'_>, rights: Rights, uid: u32) -> Result<u64> {
         let mut number = self.number(entry);
         let identity = self.mark(entry.identity, rights);
         while let Some(node) = self.known.get_mut(&number) {
@@ -145,16 +162,16 @@ impl Nodes {
                 && node.identity == identity;
             if is_same {
                 node.lookups = node.lookups.saturating_add(1);
-                return number;
+                return Ok(number);
             }
             number = outer((number + FLAT) & (BELOW - 1));
         }
         let Entry { parent, name, is_tree, is_flat, .. } = *entry;
-        self.known.insert(
-            number,
-            Node { parent, name: name.into(), is_tree, identity, pages: 0, is_flat, slot: None, lookups: 1 },
-        );
-        number
+        self.users.take(uid, holding(name))?;
+        let name = name.into();
+        self.known
+            .insert(number, Node { parent, name, is_tree, identity, pages: 0, is_flat, slot: None, lookups: 1, uid });
+        Ok(number)
     }
 
     /// Records that the kernel has forgotten `count` of the times that it was told of `number`; returns the inode if it
@@ -166,6 +183,9 @@ impl Nodes {
             return None;
         }
         let gone = self.known.remove(&number);
+        if let Some(node) = &gone {
+            self.users.give_back(node.uid, holding(&node.name));
+        }
         if self.known.len() < self.known.capacity() / 8 {
             self.known.shrink_to(2 * self.known.len());
         }
@@ -204,7 +224,12 @@ impl Nodes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::account::Account;
     use std::path::Path;
+
+    fn nodes() -> Nodes {
+        Nodes::new(7, Users::new(&Account::new(0, 0), 0, true))
+    }
 
     fn entry(parent: u64, name: &str) -> Entry<'_> {
         Entry { parent, name: name.as_bytes(), is_tree: false, identity: [5, 0, 0, 0], is_flat: false }
@@ -214,47 +239,63 @@ mod tests {
 
     #[test]
     fn a_number_is_the_same_each_time_and_that_of_a_changed_container_is_another() {
-        let mut nodes = Nodes::new(7);
-        let dir = nodes.tell(&entry(ROOT.0, "dir"), RIGHTS);
+        let mut nodes = nodes();
+        let dir = nodes.tell(&entry(ROOT.0, "dir"), RIGHTS, 0).unwrap();
         let tree = |version| Entry { is_tree: true, identity: [version; 4], ..entry(dir, "x.fzm") };
-        let (old, new) = (nodes.tell(&tree(1), RIGHTS), nodes.tell(&tree(2), RIGHTS));
-        assert_eq!((nodes.tell(&tree(1), RIGHTS), nodes.number(&tree(2))), (old, new));
-        let file = nodes.tell(&entry(dir, "x.fzm"), RIGHTS);
+        let (old, new) = (nodes.tell(&tree(1), RIGHTS, 0).unwrap(), nodes.tell(&tree(2), RIGHTS, 0).unwrap());
+        assert_eq!((nodes.tell(&tree(1), RIGHTS, 0).unwrap(), nodes.number(&tree(2))), (old, new));
+        let file = nodes.tell(&entry(dir, "x.fzm"), RIGHTS, 0).unwrap();
         let kinds = [old, new, file].map(|number| nodes.get(number).unwrap().is_tree);
         assert!(old != new && file != old && file != new);
         assert_eq!(kinds, [true, true, false]);
         assert_eq!(nodes.path(old).unwrap(), Path::new("dir/x.fzm"));
         assert_eq!((nodes.parent(old), nodes.path(ROOT.0).unwrap()), (dir, PathBuf::new()));
         assert!(nodes.forget(old, 1).is_none() && nodes.forget(old, 1).is_some() && nodes.path(old).is_none());
-        assert_eq!(nodes.tell(&tree(1), RIGHTS), old);
+        assert_eq!(nodes.tell(&tree(1), RIGHTS, 0).unwrap(), old);
     }
 
     #[test]
     fn a_file_that_was_replaced_or_whose_rights_were_changed_is_another_one() {
-        let mut nodes = Nodes::new(7);
+        let mut nodes = nodes();
         let file = |place| Entry { identity: [place, 0, 0, 0], ..entry(ROOT.0, "x") };
         let private = Rights { mode: 0o600, ..RIGHTS };
         let numbers = [
-            nodes.tell(&file(1), RIGHTS),
-            nodes.tell(&file(2), RIGHTS),
-            nodes.tell(&file(1), private),
-            nodes.tell(&file(1), Rights { uid: Some(3), ..RIGHTS }),
+            nodes.tell(&file(1), RIGHTS, 0).unwrap(),
+            nodes.tell(&file(2), RIGHTS, 0).unwrap(),
+            nodes.tell(&file(1), private, 0).unwrap(),
+            nodes.tell(&file(1), Rights { uid: Some(3), ..RIGHTS }, 0).unwrap(),
         ];
         assert!((1..4).all(|n| !numbers[..n].contains(&numbers[n])), "{numbers:?}");
         // The same, with other rights to write; and as a listing has it, once the others are forgotten.
-        assert_eq!(nodes.tell(&file(1), Rights { mode: 0o444, ..RIGHTS }), numbers[0]);
-        assert_eq!(nodes.tell(&file(1), private), numbers[2]);
+        assert_eq!(nodes.tell(&file(1), Rights { mode: 0o444, ..RIGHTS }, 0).unwrap(), numbers[0]);
+        assert_eq!(nodes.tell(&file(1), private, 0).unwrap(), numbers[2]);
         assert!(nodes.forget(numbers[0], 2).is_some() && nodes.forget(numbers[2], 2).is_some());
-        assert_eq!(nodes.tell(&file(1), private), nodes.number(&file(1)));
+        assert_eq!(nodes.tell(&file(1), private, 0).unwrap(), nodes.number(&file(1)));
+    }
+
+    #[test]
+    fn an_inode_is_held_by_who_looked_it_up_first_until_the_kernel_forgets_it() {
+        let users = Users::new(&Account::new(0, 0), 0, true);
+        let mut nodes = Nodes::new(7, users.clone());
+        let mut tell = |name: &str, uid| nodes.tell(&entry(ROOT.0, name), RIGHTS, uid);
+        // One user alone has half of 16 MiB.
+        let told: Vec<u64> = (0..).map_while(|i| tell(&format!("{i:07}"), 1000).ok()).collect();
+        assert_eq!(to_u64(told.len()), (8 << 20) / (NODE + 7));
+        assert!(users.is_short(1000) && !users.is_short(0));
+        assert!(tell("0000000", 0).unwrap() == told[0] && tell("another", 0).is_ok());
+        for &number in &told {
+            nodes.forget(number, 1);
+        }
+        assert!(nodes.known.len() == 2 && !users.is_short(1000));
     }
 
     #[test]
     fn two_entries_never_share_a_number() {
-        let mut nodes = Nodes::new(7);
-        let number = nodes.tell(&entry(ROOT.0, "a"), RIGHTS);
+        let mut nodes = nodes();
+        let number = nodes.tell(&entry(ROOT.0, "a"), RIGHTS, 0).unwrap();
         // As if another name had the same hash.
         nodes.known.get_mut(&number).unwrap().name = (*b"b").into();
-        assert_eq!(nodes.tell(&entry(ROOT.0, "a"), RIGHTS), number + FLAT);
+        assert_eq!(nodes.tell(&entry(ROOT.0, "a"), RIGHTS, 0).unwrap(), number + FLAT);
         assert_eq!(nodes.path(number).unwrap(), Path::new("b"));
     }
 

@@ -11,32 +11,33 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fuser::{
-    Errno, FileAttr, FileHandle, FileType, FopenFlags, INodeNo, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
-};
+use fuser::{Errno, FileAttr, FileHandle, FileType, FopenFlags, INodeNo, ReplyData};
 use rustix::fs::FileType as Native;
 
-use super::names::{Kind, Listed, Names};
 use super::nodes::{Entry, identity};
-use super::{Directory, OpenDir, OpenFile};
+use super::{Directory, Handle, OpenFile};
+use crate::account::Holding;
 use crate::error::{Error, Result};
 use crate::fs::inode_attr::time;
 use crate::fs::killed::Killed;
 use crate::fs::offload::On;
 use crate::fs::reply::Reply;
 use crate::fs::reply_buffer;
-use crate::fs::shared::{DOTS, GENERATION, catch_panic};
+use crate::fs::shared::catch_panic;
 use crate::fs::sys;
 use crate::mirror::{Target, is_candidate, stat_container, stays_inside};
-use crate::source::{Below, Passed, Seen};
-use crate::tree::{Ino, ROOT};
+use crate::source::{Below, Passed, Seen, Version};
+use crate::tree::ROOT;
 
 /// How long the kernel may keep an entry outside of containers: a change is seen within a second on a busy machine too.
 pub(super) const SOON: Duration = Duration::from_millis(500);
+/// A handle, and a file that is open, with its descriptor.
+pub(super) const HANDLE: Holding = Holding { bytes: 256, descriptors: 0 };
+const FILE: Holding = Holding { bytes: 512, descriptors: 1 };
 /// `st_blksize` of files that are passed through.
 const BLOCK: u32 = 128 << 10;
 
@@ -49,7 +50,7 @@ pub(super) fn errno(error: &Error) -> Errno {
     Errno::from_i32(error.errno())
 }
 
-fn kind(native: Native) -> FileType {
+pub(super) fn kind(native: Native) -> FileType {
     match native {
         Native::Directory => FileType::Directory,
         Native::Symlink => FileType::Symlink,
@@ -63,7 +64,7 @@ fn kind(native: Native) -> FileType {
 
 impl Directory {
     /// The attributes of an entry; `is_tree`: of the root of a container.
-    fn attr(&self, number: u64, seen: &Seen, is_tree: bool) -> FileAttr {
+    pub(super) fn attr(&self, number: u64, seen: &Seen, is_tree: bool) -> FileAttr {
         let mtime = time(seen.mtime);
         let kind = if is_tree { FileType::Directory } else { kind(seen.kind) };
         let mode = u16::try_from(seen.rights.mode & 0o555).unwrap_or(0);
@@ -91,7 +92,7 @@ impl Directory {
     }
 
     /// Finds `name` in the directory `parent` and counts that the kernel is told of it. `None` if it does not exist.
-    pub(super) fn find(&self, parent: u64, name: &OsStr) -> Result<Option<Told>, Errno> {
+    pub(super) fn find(&self, parent: u64, name: &OsStr, uid: u32) -> Result<Option<Told>, Errno> {
         let below = self.below(parent)?;
         let is_there = |name: &OsStr| below.stat(name).is_ok_and(|seen| is_candidate(&below, name, seen.kind));
         let exists = |name: &OsStr| below.stat(name).is_ok();
@@ -103,19 +104,19 @@ impl Directory {
         match seen_at(&below, file, is_tree) {
             Ok(seen) if is_tree && rules.is_flat() => match self.is_flat(parent, name, &seen, &below) {
                 Ok(true) => Ok(None),
-                Ok(false) => Ok(Some(self.tell(parent, file, &seen, is_tree))),
+                Ok(false) => self.tell(parent, file, &seen, is_tree, uid).map(Some),
                 Err(e) => Err(Errno::from_i32(e.errno_of_existing())),
             },
-            Ok(seen) => Ok(Some(self.tell(parent, file, &seen, is_tree))),
+            Ok(seen) => self.tell(parent, file, &seen, is_tree, uid).map(Some),
             Err(e) if e.errno() == libc::ENOENT => Ok(None),
             Err(e) => Err(errno(&e)),
         }
     }
 
-    fn tell(&self, parent: u64, name: &[u8], seen: &Seen, is_tree: bool) -> Told {
+    pub(super) fn tell(&self, parent: u64, name: &[u8], seen: &Seen, is_tree: bool, uid: u32) -> Result<Told, Errno> {
         let entry = Entry { parent, name, is_tree, identity: identity(seen, is_tree), is_flat: false };
-        let number = self.state().nodes.tell(&entry, seen.rights);
-        Told { attr: self.attr(number, seen, is_tree) }
+        let number = self.state().nodes.tell(&entry, seen.rights, uid).map_err(|e| errno(&e))?;
+        Ok(Told { attr: self.attr(number, seen, is_tree) })
     }
 
     /// The attributes of an inode now; of an open file, also if it was removed or replaced.
@@ -125,7 +126,7 @@ impl Directory {
             return Ok(self.attr(number, &seen, false));
         }
         let of_open = |open: Arc<OpenFile>| Ok((false, open.file.seen().map_err(|e| errno(&e))?));
-        let held = || super::read(&self.files).values().find(|open| open.number == number).cloned();
+        let held = || super::read(&self.files).values().find(|of| of.open.number == number).map(|of| of.open.clone());
         let (is_tree, seen) = match handle.and_then(|handle| self.file(handle)) {
             Some(open) => of_open(open)?,
             None => self.known(number).or_else(|e| held().map_or(Err(e), of_open))?,
@@ -156,10 +157,11 @@ impl Directory {
     }
 
     /// Opens a file to pass it through; returns its handle, and how the kernel is to treat its pages.
-    pub(super) fn open(&self, number: u64) -> Result<(FileHandle, FopenFlags), Errno> {
+    pub(super) fn open(&self, number: u64, uid: u32) -> Result<(FileHandle, FopenFlags), Errno> {
         let (below, name) = self.around(number)?;
         let file = below.file(&name).map_err(|e| errno(&e))?;
         let seen = file.seen().map_err(|e| errno(&e))?;
+        let handle = self.open_file(file, (uid, number, seen.version())).map_err(|e| errno(&e))?;
         let mut state = self.state();
         let mark = |seen: &Seen| state.nodes.mark(identity(seen, false), seen.rights);
         // A list on a server may be without tags.
@@ -173,18 +175,30 @@ impl Directory {
         let known = std::mem::replace(&mut node.pages, version);
         drop(state);
         let keep = if known == version { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
-        let handle = self.next.fetch_add(1, Ordering::Relaxed);
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        super::write(&self.files).insert(number, handle);
+        self.activity.open();
+        Ok((FileHandle(number), keep))
+    }
+
+    /// A handle of `file`, for the user, inode and version in `key`; the user has one descriptor for each version.
+    fn open_file(&self, file: Passed, key: (u32, u64, Version)) -> Result<Handle<OpenFile>> {
+        let (uid, number, _) = key;
+        let share = self.users.share(uid, HANDLE)?;
+        if let Some(open) = self.recent_files.get(&key) {
+            return Ok(Handle { open, _share: share });
+        }
         let killed = match (&file, &self.waits) {
             (Passed::Far(source), Some(waits)) => Killed::new(waits, vec![source.clone()]),
             _ => None,
         };
-        super::write(&self.files).insert(handle, Arc::new(OpenFile { number, file, killed }));
-        self.activity.open();
-        Ok((FileHandle(handle), keep))
+        let open = Arc::new(OpenFile { _share: self.users.share(uid, FILE)?, number, file, killed });
+        self.recent_files.put(key, &open);
+        Ok(Handle { open, _share: share })
     }
 
     fn file(&self, handle: u64) -> Option<Arc<OpenFile>> {
-        super::read(&self.files).get(&handle).cloned()
+        super::read(&self.files).get(&handle).map(|handle| handle.open.clone())
     }
 
     /// Replies to a read, by the thread `reader`, of a file that is passed through: at once from the page cache,
@@ -228,140 +242,10 @@ impl Directory {
         };
         self.offload.run(On::Workers, Box::new(move || catch_panic(job)));
     }
-
-    /// Lists the directory `number`; returns its handle.
-    pub(super) fn open_dir(&self, number: u64) -> Result<FileHandle, Errno> {
-        let below = self.below(number)?;
-        let names = match &self.containers.rules {
-            rules if rules.is_flat() => self.list_flat(number, &below),
-            rules => Names::list(&below, rules, &self.containers.options.account),
-        };
-        let far = self.waits.is_some().then_some(below);
-        let dir = names.map(|names| OpenDir { names: Mutex::new(names), far });
-        let handle = self.next.fetch_add(1, Ordering::Relaxed);
-        super::write(&self.listings).insert(handle, Arc::new(dir.map_err(|e| errno(&e))?));
-        Ok(FileHandle(handle))
-    }
-
-    /// The entries of an open directory from `offset`, with the position of the next one, until `add` returns true.
-    fn entries(
-        &self,
-        number: u64,
-        dir: &OpenDir,
-        offset: u64,
-        mut add: impl FnMut(Option<Listed<'_>>, u64, &[u8], u64) -> bool,
-    ) -> Result<(), Errno> {
-        let mut names = dir.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let parent = self.state().nodes.parent(number);
-        for ((name, number), next) in [(&b"."[..], number), (b"..", parent)].into_iter().zip(1..) {
-            if next > offset && add(None, number, name, next) {
-                return Ok(());
-            }
-        }
-        let mut at = offset.max(DOTS);
-        loop {
-            while let Some(entry) = names.get(at - DOTS) {
-                at += 1;
-                if add(Some(entry), 0, entry.name, at) {
-                    return Ok(());
-                }
-            }
-            let Some(below) = &dir.far else { return Ok(()) };
-            if !names.more(below, &self.containers.rules).map_err(|e| errno(&e))? {
-                return Ok(());
-            }
-        }
-    }
-
-    /// As [`Directory::entries`], with the directory itself.
-    fn add_entries(
-        &self,
-        number: u64,
-        handle: u64,
-        offset: u64,
-        mut add: impl FnMut(&Below, (Option<Listed<'_>>, u64, &[u8], u64)) -> bool,
-    ) -> Result<(), Errno> {
-        let dir = super::read(&self.listings).get(&handle).cloned().ok_or(Errno::EBADF)?;
-        self.now(number, &dir, |below| {
-            self.entries(number, &dir, offset, |entry, dots, name, next| add(below, (entry, dots, name, next)))
-        })
-    }
-
-    /// Passes the directory `number` as it is now to `then`; one on a server as it was listed.
-    fn now<T>(&self, number: u64, dir: &OpenDir, then: impl FnOnce(&Below) -> Result<T, Errno>) -> Result<T, Errno> {
-        match &dir.far {
-            Some(below) => then(below),
-            None => then(&self.below(number)?),
-        }
-    }
-
-    /// Replies to readdir.
-    pub(super) fn list(&self, number: u64, handle: u64, offset: u64, mut reply: ReplyDirectory) {
-        let add = |below: &Below, (entry, dots, name, next): (Option<Listed<'_>>, u64, &[u8], u64)| {
-            let name = OsStr::from_bytes(name);
-            let Some(Listed { file, kind: entry_kind, .. }) = entry else {
-                return reply.add(INodeNo(dots), next, FileType::Directory, name);
-            };
-            let (is_tree, kind, ino) = match entry_kind {
-                Kind::Dir => (false, FileType::Directory, 0),
-                Kind::File => (false, FileType::RegularFile, 0),
-                Kind::Other(native) => (false, self::kind(native), 0),
-                Kind::Tree => (true, FileType::Directory, 0),
-                Kind::Flat(ino) => (true, FileType::RegularFile, ino),
-            };
-            let identity = if is_tree {
-                seen_at(below, file, true).map(|seen| seen.version())
-            } else {
-                below.identity(OsStr::from_bytes(file))
-            };
-            // Removed meanwhile.
-            let Ok(identity) = identity else { return false };
-            let of = Entry { parent: number, name: file, is_tree, identity, is_flat: ino > 0 };
-            let number = self.state().nodes.number(&of) + u64::from(ino);
-            reply.add(INodeNo(number), next, kind, name)
-        };
-        match self.add_entries(number, handle, offset, add) {
-            Ok(()) => reply.ok(),
-            Err(e) => reply.error(e),
-        }
-    }
-
-    /// Replies to readdirplus.
-    pub(super) fn list_plus(&self, number: u64, handle: u64, offset: u64, mut reply: ReplyDirectoryPlus) {
-        let add = |below: &Below, (entry, dots, name, next): (Option<Listed<'_>>, u64, &[u8], u64)| {
-            let name = OsStr::from_bytes(name);
-            let Some(entry) = entry else {
-                // The kernel looks at the type alone.
-                let Some(attr) = stat_dots(self, below, dots) else { return false };
-                return reply.add(INodeNo(dots), next, name, &SOON, &attr, GENERATION);
-            };
-            // Removed meanwhile.
-            let is_container = matches!(entry.kind, Kind::Tree | Kind::Flat(_));
-            let Ok(seen) = seen_at(below, entry.file, is_container) else { return false };
-            let (attr, keep) = match entry.kind {
-                Kind::Flat(ino) => self.tell_flat(number, entry.file, &seen, Ino(ino.into())),
-                kind => (self.tell(number, entry.file, &seen, kind == Kind::Tree).attr, self.keep()),
-            };
-            let is_full = reply.add(attr.ino, next, name, &keep, &attr, GENERATION);
-            if is_full {
-                self.forget_inode(attr.ino.0, 1);
-            }
-            is_full
-        };
-        match self.add_entries(number, handle, offset, add) {
-            Ok(()) => reply.ok(),
-            Err(e) => reply.error(e),
-        }
-    }
 }
 
 /// What an entry is now.
-fn seen_at(below: &Below, name: &[u8], is_container: bool) -> Result<Seen> {
+pub(super) fn seen_at(below: &Below, name: &[u8], is_container: bool) -> Result<Seen> {
     let name = OsStr::from_bytes(name);
     if is_container { stat_container(below, name) } else { below.stat(name) }
-}
-
-/// Attributes for `.` and `..`.
-fn stat_dots(me: &Directory, below: &Below, number: u64) -> Option<FileAttr> {
-    Some(me.attr(number, &below.stat_itself().ok()?, false))
 }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::mounts::{Mounted, can_mount, fzmfs, is_alive, run, sh, wait_until};
+use crate::support::mounts::{Mounted, can_mount, fzmfs, is_alive, opened, run, sh, wait_until};
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
@@ -352,6 +353,26 @@ fn many_readers_of_many_containers_get_the_bytes_of_each_with_few_descriptors() 
     assert!(open < 200, "{open} descriptors");
     let log = mounted.logged();
     assert!(log.is_empty(), "{log}");
+}
+
+#[test]
+fn a_user_takes_one_descriptor_for_a_file_however_often_it_is_open() {
+    if !can_mount() {
+        return;
+    }
+    let tree = tree(&[]);
+    let path = tree.path("text.txt");
+    let descriptors = |name: &str| opened(tree.mounted.daemon(), &tree.source.join(name));
+    let open: Vec<_> = (0..100).map(|_| fs::File::open(&path).unwrap()).collect();
+    assert_eq!(descriptors("text.txt"), 1);
+    fs::rename(tree.source.join("broken.fzm"), tree.source.join("text.txt")).unwrap();
+    wait_until("another file is there", || fs::read_to_string(&path).is_ok_and(|text| text.starts_with("this")));
+    let mut text = String::new();
+    (&open[99]).read_to_string(&mut text).unwrap();
+    assert_eq!(text, "some text\n", "of the version that was opened");
+    assert_eq!(descriptors("text.txt (deleted)"), 1);
+    drop(open);
+    wait_until("the descriptor is closed", || descriptors("text.txt (deleted)") == 0);
 }
 
 #[test]

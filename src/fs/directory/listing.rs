@@ -1,0 +1,183 @@
+//! The replies that list a directory of the mirrored one.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use fuser::{Errno, FileAttr, FileHandle, FileType, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+
+use super::names::{Kind, Listed, Names};
+use super::nodes::Entry;
+use super::outer::{HANDLE, SOON, errno, kind, seen_at};
+use super::recent::AsOf;
+use super::{Directory, Handle, OpenDir};
+use crate::account::Holding;
+use crate::error::Result;
+use crate::fs::shared::{DOTS, GENERATION};
+use crate::source::Below;
+use crate::tree::Ino;
+
+impl Directory {
+    /// Lists the directory `number`; returns its handle.
+    pub(super) fn open_dir(&self, number: u64, uid: u32) -> Result<FileHandle, Errno> {
+        let below = self.below(number)?;
+        let share = self.users.share(uid, HANDLE).map_err(|e| errno(&e))?;
+        let open = self.listing(number, uid, below).map_err(|e| errno(&e))?;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        super::write(&self.listings).insert(number, Handle { open, _share: share });
+        Ok(FileHandle(number))
+    }
+
+    /// The names in the directory `number`, which is `below`, for user `uid`: those that the user has listed just now,
+    /// if it has not changed since.
+    fn listing(&self, number: u64, uid: u32, below: Below) -> Result<Arc<OpenDir>> {
+        let seen = below.stat_itself()?;
+        // What containers show can change without another version of the directory.
+        let is_now = |dir: &Arc<OpenDir>| dir.as_of.is_same(&seen, Duration::ZERO) && dir.as_of.age() < SOON;
+        if let Some(dir) = self.recent_listings.get(&(uid, number)).filter(is_now) {
+            return Ok(dir);
+        }
+        let (as_of, share) = (AsOf::new(&seen, self.waits.is_some()), self.users.share(uid, Holding::default())?);
+        let names = match &self.containers.rules {
+            rules if rules.is_flat() => self.list_flat(number, &below, share),
+            rules => Names::list(&below, rules, share),
+        };
+        let dir = Arc::new(OpenDir { names: RwLock::new(names?), as_of, far: self.waits.is_some().then_some(below) });
+        self.recent_listings.put((uid, number), &dir);
+        Ok(dir)
+    }
+
+    /// The entries of an open directory from `offset`, with the position of the next one, until `add` returns true.
+    fn entries(
+        &self,
+        number: u64,
+        dir: &OpenDir,
+        offset: u64,
+        mut add: impl FnMut(Option<Listed<'_>>, u64, &[u8], u64) -> bool,
+    ) -> Result<(), Errno> {
+        let parent = self.state().nodes.parent(number);
+        for ((name, number), next) in [(&b"."[..], number), (b"..", parent)].into_iter().zip(1..) {
+            if next > offset && add(None, number, name, next) {
+                return Ok(());
+            }
+        }
+        let mut at = offset.max(DOTS);
+        loop {
+            let names = super::read(&dir.names);
+            while let Some(entry) = names.get(at - DOTS) {
+                at += 1;
+                if add(Some(entry), 0, entry.name, at) {
+                    return Ok(());
+                }
+            }
+            drop(names);
+            let Some(below) = &dir.far else { return Ok(()) };
+            if !super::write(&dir.names).more(below, &self.containers.rules).map_err(|e| errno(&e))? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// As [`Directory::entries`], with the directory itself.
+    fn add_entries(
+        &self,
+        number: u64,
+        handle: u64,
+        offset: u64,
+        mut add: impl FnMut(&Below, (Option<Listed<'_>>, u64, &[u8], u64)) -> bool,
+    ) -> Result<(), Errno> {
+        let dir = super::read(&self.listings).get(&handle).map(|handle| handle.open.clone()).ok_or(Errno::EBADF)?;
+        self.now(number, &dir, |below| {
+            self.entries(number, &dir, offset, |entry, dots, name, next| add(below, (entry, dots, name, next)))
+        })
+    }
+
+    /// Passes the directory `number` as it is now to `then`; one on a server as it was listed.
+    fn now<T>(&self, number: u64, dir: &OpenDir, then: impl FnOnce(&Below) -> Result<T, Errno>) -> Result<T, Errno> {
+        match &dir.far {
+            Some(below) => then(below),
+            None => then(&self.below(number)?),
+        }
+    }
+
+    /// Replies to readdir.
+    pub(super) fn list(&self, number: u64, handle: u64, offset: u64, mut reply: ReplyDirectory) {
+        let add = |below: &Below, (entry, dots, name, next): (Option<Listed<'_>>, u64, &[u8], u64)| {
+            let name = OsStr::from_bytes(name);
+            let Some(Listed { file, kind: entry_kind, .. }) = entry else {
+                return reply.add(INodeNo(dots), next, FileType::Directory, name);
+            };
+            let (is_tree, kind, ino) = match entry_kind {
+                Kind::Dir => (false, FileType::Directory, 0),
+                Kind::File => (false, FileType::RegularFile, 0),
+                Kind::Other(native) => (false, kind(native), 0),
+                Kind::Tree => (true, FileType::Directory, 0),
+                Kind::Flat(ino) => (true, FileType::RegularFile, ino),
+            };
+            let identity = if is_tree {
+                seen_at(below, file, true).map(|seen| seen.version())
+            } else {
+                below.identity(OsStr::from_bytes(file))
+            };
+            // Removed meanwhile.
+            let Ok(identity) = identity else { return false };
+            let of = Entry { parent: number, name: file, is_tree, identity, is_flat: ino > 0 };
+            let number = self.state().nodes.number(&of) + u64::from(ino);
+            reply.add(INodeNo(number), next, kind, name)
+        };
+        match self.add_entries(number, handle, offset, add) {
+            Ok(()) => reply.ok(),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    /// Replies to readdirplus.
+    pub(super) fn list_plus(&self, number: u64, handle: u64, offset: u64, uid: u32, mut reply: ReplyDirectoryPlus) {
+        let (mut added, mut failed) = (false, None);
+        let add = |below: &Below, (entry, dots, name, next): (Option<Listed<'_>>, u64, &[u8], u64)| {
+            let name = OsStr::from_bytes(name);
+            let Some(entry) = entry else {
+                // The kernel looks at the type alone.
+                let Some(attr) = stat_dots(self, below, dots) else { return false };
+                return reply.add(INodeNo(dots), next, name, &SOON, &attr, GENERATION);
+            };
+            // Removed meanwhile.
+            let is_container = matches!(entry.kind, Kind::Tree | Kind::Flat(_));
+            let Ok(seen) = seen_at(below, entry.file, is_container) else { return false };
+            let told = match entry.kind {
+                Kind::Flat(ino) => {
+                    self.tell_flat(number, entry.file, &seen, Ino(ino.into()), uid).map_err(|e| errno(&e))
+                }
+                kind => {
+                    let told = self.tell(number, entry.file, &seen, kind == Kind::Tree, uid);
+                    told.map(|told| (told.attr, self.keep(uid)))
+                }
+            };
+            let is_full = match &told {
+                Ok((attr, keep)) => reply.add(attr.ino, next, name, keep, attr, GENERATION),
+                Err(_) => true,
+            };
+            added |= !is_full;
+            match told {
+                Ok((attr, _)) if is_full => self.forget_inode(attr.ino.0, 1),
+                Ok(_) => {}
+                Err(e) => failed = Some(e),
+            }
+            is_full
+        };
+        match (self.add_entries(number, handle, offset, add), failed) {
+            (Err(e), _) => reply.error(e),
+            // Otherwise it would look like the end.
+            (Ok(()), Some(e)) if !added => reply.error(e),
+            (Ok(()), _) => reply.ok(),
+        }
+    }
+}
+
+/// Attributes for `.` and `..`.
+fn stat_dots(me: &Directory, below: &Below, number: u64) -> Option<FileAttr> {
+    Some(me.attr(number, &below.stat_itself().ok()?, false))
+}
