@@ -32,7 +32,7 @@ NOT_RUN = {
         "systemctl enable --now fzmfs@field",
     ],
     "builds everything, or runs for minutes": [
-        "scripts/test    # format, lints, tests (also against the official packages from PyPI), documentation",
+        "scripts/test    # format, lints, tests, documentation; scripts/test quick after a change, scripts/test full before a release",
         "scripts/package deb|rpm|wheel|tar",
         "scripts/bench",
         "scripts/bench readme",
