@@ -3,6 +3,8 @@
 //! A small read can cost far more than its size: a stage that reads its input more than once per window doubles the
 //! work at every level, and a whole block is decoded for one page of it. The bytes decoded for each request are
 //! therefore counted on the decoding thread, and a request over its limit fails instead of running for minutes.
+//!
+//! So is the work of opening a container in another one, of which a few bytes of the outer one can make gigabytes.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -24,12 +26,17 @@ thread_local! {
     static METER: Cell<Option<Meter>> = const { Cell::new(None) };
 }
 
+thread_local! {
+    /// The container in another one that this thread is opening.
+    static OPENING: Cell<Option<Meter>> = const { Cell::new(None) };
+}
+
 /// Bytes decoded for one request, or for one build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Meter {
     spent: u64,
     limit: u64,
-    /// `REQUEST` or `BUILD`; names the field in the error.
+    /// `REQUEST`, `BUILD` or `OPEN`; names the field in the error.
     what: &'static str,
 }
 
@@ -37,6 +44,8 @@ struct Meter {
 const REQUEST: &str = "bytes decoded for one request";
 /// A value that is computed once and kept.
 const BUILD: &str = "bytes decoded for an index or an array that is kept";
+/// A container in another one.
+const OPEN: &str = "bytes decoded and frames read to open a container in another one";
 
 /// The cost of the most expensive request or build so far.
 #[derive(Debug, Default)]
@@ -111,6 +120,40 @@ pub fn build<T>(account: &Account, limit: u64, make: impl FnOnce() -> Result<T>)
     make()
 }
 
+/// Restores the meter of the enclosing opening on drop, also when unwinding.
+struct Enclosing(Option<Meter>);
+
+impl Drop for Enclosing {
+    fn drop(&mut self) {
+        OPENING.set(self.0);
+    }
+}
+
+/// Runs `make`, which opens a container in another one and charges the work with [`charge_opening`].
+///
+/// # Errors
+/// [`Kind::TooLarge`] if that exceeds `limit`; otherwise the error of `make`.
+pub fn opening<T>(limit: u64, make: impl FnOnce() -> Result<T>) -> Result<T> {
+    let _enclosing = Enclosing(OPENING.replace(Some(Meter { spent: 0, limit, what: OPEN })));
+    let made = make();
+    let spent = OPENING.get().map_or(0, |meter| meter.spent);
+    made.map_err(|e| if spent > limit { Error::new(Kind::TooLarge { value: spent, limit }, OPEN) } else { e })
+}
+
+/// Charges `len` bytes to the container that this thread is opening; does nothing if it is not opening one.
+///
+/// # Errors
+/// Fails if that exceeds the limit; not for good, since it says nothing about the bytes that were to be decoded.
+pub fn charge_opening(len: u64) -> Result<()> {
+    let Some(meter) = OPENING.get() else { return Ok(()) };
+    let spent = meter.spent.saturating_add(len).saturating_add(PER_READ);
+    OPENING.set(Some(Meter { spent, ..meter }));
+    if spent > meter.limit {
+        return Err(Error::io(std::io::Error::from_raw_os_error(libc::EFBIG), OPEN));
+    }
+    Ok(())
+}
+
 /// Whether `error`, from a [`build`] that has ended, is a property of the container's bytes. Exceeding the limit of an
 /// enclosing build is not a property of the part that was being built.
 pub fn is_final(error: &Error) -> bool {
@@ -164,6 +207,20 @@ mod tests {
             Ok(())
         })
         .unwrap();
+    }
+
+    #[test]
+    fn an_opening_is_charged_apart_from_requests_and_from_the_one_around_it() {
+        let charges = |n| (0..n).try_for_each(|_| once(|| charge_opening(744)));
+        charges(100).unwrap();
+        let e = opening(10_000, || {
+            assert!(opening(5000, || charges(6)).is_err());
+            charges(10)?;
+            assert!(!charges(1).unwrap_err().is_lasting());
+            charges(1)
+        });
+        assert!(matches!(e.unwrap_err().kind(), Kind::TooLarge { value: 12_000, limit: 10_000 }));
+        assert_eq!(OPENING.get(), None);
     }
 
     #[test]

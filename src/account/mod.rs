@@ -20,6 +20,7 @@ mod text;
 mod users;
 
 use std::fmt;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::bytes::to_u64;
@@ -53,6 +54,8 @@ struct Inner {
     /// The limit after the free space was considered; set at the first use.
     disk: OnceLock<Budget>,
     decoded: decode_budget::Peak,
+    /// See [`Account::count_beside`].
+    decoded_beside: AtomicI64,
 }
 
 /// A buffer that is charged but not allocated.
@@ -95,6 +98,7 @@ impl Account {
             spill,
             disk: OnceLock::new(),
             decoded: decode_budget::Peak::default(),
+            decoded_beside: AtomicI64::new(0),
         }))
     }
 
@@ -200,6 +204,17 @@ impl Account {
     pub fn peaks(&self) -> Peaks {
         let disk = self.0.disk.get().map_or(0, Budget::peak);
         Peaks { memory: self.0.memory.peak(), disk, decoded: self.0.decoded.get() }
+    }
+
+    /// Counts `bytes` that a container has decoded beside what it was asked for. Those that it then copies, rather than
+    /// decodes, for somebody who asks are negative: the cache counts them.
+    pub fn count_beside(&self, bytes: i64) {
+        self.0.decoded_beside.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The sum of what [`Account::count_beside`] has counted.
+    pub fn decoded_beside(&self) -> i64 {
+        self.0.decoded_beside.load(Ordering::Relaxed)
     }
 
     fn no_room(&self, need: u64, what: &'static str) -> Error {

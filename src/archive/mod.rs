@@ -103,7 +103,7 @@ impl Archive {
         let name = path.file_name().unwrap_or(OsStr::new(""));
         let tree = Tree::charging(container.clone(), name, &context.account)?;
         let (size, total) = (options.cache_for(access, &context.gpu), options.cache_size());
-        let cache = Cache::sharing(size, total, options.thread_count(), context.account.memory().clone());
+        let cache = Cache::sharing(size, total, options.thread_count(), context.account.clone());
         let files = container.clone();
         cache.source_check(move || files.unchanged());
         let options = options.clone();

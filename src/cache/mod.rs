@@ -24,10 +24,11 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use crate::account::Account;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::{BlobRef, Fetch, Layout, Piece};
-use crate::limits::{Budget, zeroed};
+use crate::limits::zeroed;
 use crate::pool::Pool;
 
 use in_flight::InFlight;
@@ -93,14 +94,14 @@ impl Cache {
     /// Creates a cache of at most `budget` bytes that decodes on at most `workers` threads, in addition to its callers.
     /// Starts no thread yet.
     pub fn new(budget: u64, workers: usize) -> Arc<Self> {
-        Self::sharing(budget, budget, workers, Budget::new(0))
+        Self::sharing(budget, budget, workers, Account::new(0, 0))
     }
 
-    /// Like [`Cache::new`], sharing `total` bytes with `other_users`: if both would exceed them, bytes charged there
-    /// reduce what the cache may hold, down to a quarter of its budget.
-    pub fn sharing(budget: u64, total: u64, workers: usize, other_users: Budget) -> Arc<Self> {
+    /// Like [`Cache::new`], sharing `total` bytes with the users of `account`: if both would exceed them, bytes charged
+    /// there reduce what the cache may hold, down to a quarter of its budget.
+    pub fn sharing(budget: u64, total: u64, workers: usize, account: Account) -> Arc<Self> {
         let pool = Pool::new(workers, "decode");
-        let store = Store::new(budget, total, other_users);
+        let store = Store::new(budget, total, account);
         let state = Mutex::new(State { store, in_flight_pieces: HashMap::new(), runs: Runs::default() });
         Arc::new_cyclic(|me| Self { state, budget, pool, source_check: OnceLock::new(), me: me.clone() })
     }
@@ -132,7 +133,9 @@ impl Cache {
         let own = || {
             let bytes = blob.ready(piece)?;
             // A prefetch that is still queued would decode it again once the blob has freed it.
-            self.lock().store.clear_prefetched(key);
+            let mut state = self.lock();
+            state.store.clear_prefetched(key);
+            state.store.stats.hits += 1;
             Some(bytes)
         };
         kept.or_else(own).filter(|_| blob.gate(piece).is_none())

@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 
 use lru::LruCache;
 
+use crate::account::Account;
 use crate::bytes::to_u64;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::format::Piece;
-use crate::limits::Budget;
 
 use super::queues::{FRESH, Key, LEAST, Order, Queues, Slot, Step};
 use super::spare::Spare;
@@ -45,7 +45,7 @@ pub struct Stats {
     pub misses: u64,
     /// Pieces that were decoded, including failures.
     pub decodes: u64,
-    /// Bytes of the pieces that were decoded without failure.
+    /// Bytes of the pieces that were decoded without failure, and of what containers have decoded on their own.
     pub decoded_bytes: u64,
     /// Of the pieces that were decoded, the prefetched ones.
     pub ahead: u64,
@@ -53,6 +53,8 @@ pub struct Stats {
     pub failures: u64,
     /// Bytes held now.
     pub held: u64,
+    /// Bytes that other users of the same memory hold.
+    pub beside: u64,
     /// Bytes of buffers that wait for another piece.
     pub spare: u64,
     /// The most bytes held and spare at any one time.
@@ -100,8 +102,8 @@ pub(super) struct Store {
     most: u64,
     /// Maximum bytes held, and used `beside`.
     total: u64,
-    /// Budget of other users of the same memory.
-    beside: Budget,
+    /// Charged by other users of the same memory.
+    beside: Account,
     pub(super) clock: Clock,
     queues: Queues,
     spare: Spare,
@@ -118,7 +120,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn new(most: u64, total: u64, beside: Budget) -> Self {
+    pub(super) fn new(most: u64, total: u64, beside: Account) -> Self {
         Self {
             most,
             total,
@@ -137,7 +139,7 @@ impl Store {
 
     /// The current budget: what `beside` leaves, but at least a quarter of the maximum.
     fn budget(&self) -> u64 {
-        self.total.saturating_sub(self.beside.used()).min(self.most).max(self.most / 4)
+        self.total.saturating_sub(self.beside.memory().used()).min(self.most).max(self.most / 4)
     }
 
     /// Returns the piece for a request.
@@ -336,7 +338,9 @@ impl Store {
     /// The counters and the current size.
     pub(super) fn stats(&self) -> Stats {
         let (held, pieces) = (self.queues.bytes(), to_u64(self.queues.len()));
-        Stats { held, pieces, spare: self.spare.bytes(), ..self.stats }
+        let decoded_bytes = self.stats.decoded_bytes.saturating_add_signed(self.beside.decoded_beside());
+        let beside = self.beside.memory().used();
+        Stats { decoded_bytes, held, pieces, beside, spare: self.spare.bytes(), ..self.stats }
     }
 
     /// The number of evicted pieces that are remembered.

@@ -40,7 +40,7 @@ fn a_piece_is_decoded_once_and_then_cached() {
 #[test]
 fn memory_charged_by_others_reduces_the_budget_to_no_less_than_a_quarter() {
     let (blob, _) = memory(20).blob();
-    let other_users = Budget::new(100 * PIECE);
+    let other_users = Account::new(100 * PIECE, 0);
     let cache = Cache::sharing(12 * PIECE, 12 * PIECE, 1, other_users.clone());
     let all = |held| {
         (0..20).for_each(|piece| _ = cache.get(&blob, piece).unwrap());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::queues::{Key, Order, RING};
 use super::store::{Room, Store};
-use crate::limits::Budget;
+use crate::account::Account;
 
 const MIB: u64 = 1 << 20;
 /// Budget of most traces, in pieces.
@@ -25,7 +25,7 @@ struct Reader {
 
 impl Reader {
     fn new(pieces: u64) -> Self {
-        Self { store: Store::new(pieces * MIB, pieces * MIB, Budget::new(0)), decodes: 0, fresh: 0 }
+        Self { store: Store::new(pieces * MIB, pieces * MIB, Account::new(0, 0)), decodes: 0, fresh: 0 }
     }
 
     /// Requests a piece; decodes it if it is missing.
@@ -291,7 +291,7 @@ fn rows_of_chunks_wider_than_the_ring_enlarge_it() {
 
 #[test]
 fn a_piece_is_inserted_once_if_making_room_takes_several_turns() {
-    let beside = Budget::new(1 << 40);
+    let beside = Account::new(1 << 40, 0);
     let mut reader = Reader { store: Store::new(400 * MIB, 400 * MIB, beside.clone()), ..Reader::new(1) };
     (0..300).for_each(|piece| reader.read((1, piece * 2)));
     let _charge = beside.charge(250 * MIB, "test").unwrap();
@@ -310,7 +310,7 @@ fn a_piece_is_inserted_once_if_making_room_takes_several_turns() {
 
 #[test]
 fn less_memory_evicts_at_once_and_ghosts_are_bounded() {
-    let beside = Budget::new(1 << 40);
+    let beside = Account::new(1 << 40, 0);
     let mut reader = Reader { store: Store::new(100 * MIB, 100 * MIB, beside.clone()), ..Reader::new(1) };
     zipf(90, 1).take(2000).for_each(|piece| reader.read((1, piece)));
     let held = reader.store.stats().held;

@@ -197,6 +197,8 @@ pub struct Options {
     pub gpu: Arc<Gpu>,
     /// How many containers there are around this one.
     pub depth: u32,
+    /// Size of the file that contains all of these.
+    pub file_size: u64,
     /// Decoded pieces of containers that have others in them.
     pub outer_pieces: Arc<OuterPieces>,
 }
@@ -215,6 +217,7 @@ impl Default for Options {
             pieces: Pieces::off(),
             gpu: Gpu::none(),
             depth: 0,
+            file_size: 0,
             outer_pieces: Arc::default(),
         }
     }

@@ -1,10 +1,10 @@
 //! Runs work that an event loop must not do, on threads chosen by the kind of work.
 //!
-//! Metadata (parsing, listing, small reads of structure) has its own threads, so that metadata and decodes do not delay
-//! each other. Work over a whole file runs on the checksum threads. Requests that wait for the same result run one
+//! Metadata (listing, small reads of structure) has its own threads, so that metadata and decodes do not delay each other;
+//! so has what may open a container, which can take long. Work over a whole file runs on the checksum threads. Requests that wait for the same result run one
 //! after the other and occupy one thread in total: the first one does the work.
 //!
-//! Limits: [`METADATA_THREADS`] threads for metadata; `threads=` threads for each of the others.
+//! Limits: [`METADATA_THREADS`] threads for metadata, and as many for openings; `threads=` threads for each of the others.
 #![forbid(unsafe_code)]
 
 use std::collections::hash_map::Entry;
@@ -24,8 +24,10 @@ const METADATA_THREADS: usize = 4;
 /// Selects the threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum On {
-    /// Metadata threads.
+    /// Metadata threads, for what was parsed before.
     Metadata,
+    /// Their like, for what may have to be opened or parsed.
+    Opening,
     /// Decoding threads.
     Workers,
     /// Checksum threads, for work over whole files.
@@ -48,6 +50,7 @@ pub(super) enum Turn {
 /// The threads that event loops offload work to.
 pub(super) struct Offload {
     metadata: Pool,
+    opening: Pool,
     cache: Arc<Cache>,
     checks: Threads,
     /// Jobs waiting behind the running job of the same turn.
@@ -57,13 +60,15 @@ pub(super) struct Offload {
 impl Offload {
     /// Combines new metadata threads with the workers of `cache` and `checks`. Starts no thread yet.
     pub(super) fn new(cache: Arc<Cache>, checks: Threads) -> Arc<Self> {
-        Arc::new(Self { metadata: Pool::new(METADATA_THREADS, "metadata"), cache, checks, turns: Mutex::default() })
+        let [metadata, opening] = ["metadata", "opening"].map(|name| Pool::new(METADATA_THREADS, name));
+        Arc::new(Self { metadata, opening, cache, checks, turns: Mutex::default() })
     }
 
     /// Runs `job`.
     pub(super) fn run(&self, on: On, job: Job) {
         match on {
             On::Metadata => self.metadata.demand(job),
+            On::Opening => self.opening.demand(job),
             On::Workers => self.cache.submit(job),
             On::Checks => self.checks.run(job),
         }
@@ -76,10 +81,10 @@ impl Offload {
         }
     }
 
-    /// As [`Offload::run_in_turn`] on the metadata threads, called on one of them: runs `job` at once, on this thread,
+    /// As [`Offload::run_in_turn`] on the threads for openings, called on a thread that may wait: runs `job` at once, on this thread,
     /// unless another one has the turn.
     pub(super) fn run_in_turn_here(self: &Arc<Self>, turn: Turn, job: Job) {
-        if let Some(job) = self.queue(turn, On::Metadata, job) {
+        if let Some(job) = self.queue(turn, On::Opening, job) {
             self.have_turn(turn, job);
         }
     }

@@ -165,8 +165,8 @@ fn directory_parts(request: &MountOptions, containers: Containers) -> Result<Par
 fn threads(request: &MountOptions) -> (Arc<Cache>, Arc<Offload>) {
     let checks = request.options.threads.clone();
     checks.limit(request.threads);
-    let memory = request.options.account.memory().clone();
-    let cache = Cache::sharing(request.cache, request.cache, request.threads, memory);
+    let account = request.options.account.clone();
+    let cache = Cache::sharing(request.cache, request.cache, request.threads, account);
     (cache.clone(), Offload::new(cache, checks))
 }
 

@@ -152,7 +152,7 @@ impl Shared {
         if self.tree.is_visited(ino) {
             self.offload.run(On::Metadata, job);
         } else {
-            self.offload.run_in_turn(self.turn(ino), On::Metadata, job);
+            self.offload.run_in_turn(self.turn(ino), On::Opening, job);
         }
     }
 

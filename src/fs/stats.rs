@@ -26,7 +26,7 @@ pub(super) fn value(activity: &Activity, cache: &Cache, decoder: &str) -> Vec<u8
         "version": env!("CARGO_PKG_VERSION"),
         "requests": activity.requests(),
         "open_files": activity.open_files(),
-        "cache_bytes": stats.held,
+        "cache_bytes": stats.held.saturating_add(stats.beside),
         "cache_limit": cache.budget(),
         "hits": stats.hits,
         "misses": stats.misses,

@@ -70,6 +70,19 @@ fn a_container_in_another_one_has_the_tree_that_it_has_by_itself() {
 }
 
 #[test]
+fn a_few_bytes_that_decode_to_millions_of_frames_are_given_up() {
+    let dir = Dir::new();
+    // Skippable frames without data; what a file of this size may cost is spent before its end.
+    let frames = [0x50, 0x2A, 0x4D, 0x18, 0, 0, 0, 0].repeat(1 << 20);
+    let bytes = zstd(&zstd(&frames).repeat(8));
+    assert!(bytes.len() < 1000);
+    let archive = open(&dir.write("x.zst.zst.zst", &bytes));
+    let error = archive.file("x.zst.zst/x.zst/error.txt").unwrap().read().unwrap();
+    let error = String::from_utf8(error).unwrap();
+    assert!(error.contains("to open a container in another one"), "{error}");
+}
+
+#[test]
 fn containers_nest_to_a_depth_of_four() {
     let dir = Dir::new();
     let (mut name, mut bytes) = ("x.b2nd".to_owned(), std::fs::read(data("blosc2/n05_5d_f4.b2nd")).unwrap());

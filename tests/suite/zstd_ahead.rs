@@ -56,7 +56,8 @@ fn open(file: Vec<u8>, store: fn(Account) -> Arc<Pieces>) -> Opened {
     let options = Options { account: account.clone(), pieces, threads: threads.clone(), ..Options::default() };
     let container = support::open(file, &options).unwrap();
     let Content::Blob(blob) = support::file(&*container, "data.raw").unwrap().content else { panic!("no blob") };
-    Opened { threads, account, blob, cache: Cache::new(4 * MIB, 2), _container: container }
+    let cache = Cache::sharing(4 * MIB, 512 * MIB, 2, account.clone());
+    Opened { threads, account, blob, cache, _container: container }
 }
 
 impl Opened {
@@ -119,6 +120,19 @@ fn frames_are_decoded_ahead_of_a_sequential_reader_and_freed_behind_it() {
             assert!(peak <= MOST, "checksum {checksum}: {} MiB", peak / MIB);
             assert!(!opened.is_ready(0) && !opened.is_ready(1));
         }
+    }
+}
+
+#[test]
+fn what_a_frame_decodes_on_its_own_is_counted_once() {
+    for checksum in [true, false] {
+        let opened = open(frame(0, checksum), Pieces::new);
+        // With a checksum the whole frame is decoded for it.
+        opened.read(PIECES - 1).unwrap();
+        opened.read_frame(0);
+        let stats = opened.cache.stats();
+        assert_eq!(stats.decoded_bytes, PIECES * MIB, "checksum {checksum}");
+        assert!(stats.hits > 0 && stats.hits + stats.misses > PIECES && stats.beside > 0, "{stats:?}");
     }
 }
 

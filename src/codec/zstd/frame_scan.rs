@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::account::Account;
+use crate::account::{Account, decode_budget};
 use crate::bytes::{Cursor, FileOffset, to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -75,6 +75,7 @@ pub(super) fn scan_known_frames(
     while at < range.end {
         let entries = to_u64(scan.frames.len()).saturating_add(to_u64(scan.skippables.len()));
         Limits::check(entries, limits.entries, "number of frames").map_err(|e| e.at(at))?;
+        decode_budget::charge_opening(0)?;
         let mut cur = window.at(at, 22)?;
         let magic = cur.u32_le("magic number")?;
         if let Some(nibble) = skippable(magic) {
@@ -127,6 +128,7 @@ fn blocks(window: &mut HeaderBuffer<'_>, start: FileOffset, blocks_at: FileOffse
     let mut at = blocks_at;
     let (mut bound, mut known, mut blocks, mut empty) = (0_u64, Some(0_u64), 0_u64, 0_u64);
     let checksum = loop {
+        decode_budget::charge_opening(0)?;
         let mut cur = window.at(at, Block::HEADER)?;
         let block = Block::read(&mut cur, &header)?;
         let next = cur.at().plus(to_u64(block.stored()));

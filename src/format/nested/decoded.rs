@@ -55,6 +55,7 @@ impl Decoded {
         if let Some(found) = kept() {
             return Ok(found);
         }
+        decode_budget::charge_opening(len)?;
         let mut bytes = zeroed(len, "piece")?;
         decode_budget::once(|| self.stream.decode(piece, &mut bytes))?;
         let found = Arc::new(bytes);

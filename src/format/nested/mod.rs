@@ -3,7 +3,8 @@
 //! Shows as: a directory in the place of the link to `data.raw`, under the same name (`field.fzm/`), with the tree that
 //! the container would have by itself. If it is broken: the reason and the decoded file.
 //! Checked: by the checks of both; those of the outer container come first.
-//! Limits: [`DEPTH`] containers around another one. Opening the inner one decodes what it reads of the outer one.
+//! Limits: [`DEPTH`] containers around another one. Opening the inner one decodes what it reads of the outer one, and is
+//! given up if that is too much work for the size of the file: see [`WORK`].
 #![forbid(unsafe_code)]
 
 mod decoded;
@@ -18,7 +19,7 @@ use super::broken::explain;
 use super::{
     Arrays, BlobRef, Check, Container, Entry, Format, Info, Input, Node, Options, has_usual_extension, open_or_explain,
 };
-use crate::account::Pieces;
+use crate::account::{Pieces, decode_budget};
 use crate::error::Result;
 use crate::once::Once;
 use crate::source::{Folder, Source};
@@ -29,6 +30,9 @@ pub use outer_pieces::OuterPieces;
 
 /// Maximum number of containers around another one.
 const DEPTH: u32 = 4;
+/// Bytes that may be decoded to open a container in another one: so many, and so many for each byte of the file itself.
+/// Each frame that is read counts as some hundreds.
+const WORK: (u64, u64) = (1 << 30, 64);
 
 /// A container in another one, not open yet.
 pub trait Enclosed: Send + Sync {
@@ -54,7 +58,9 @@ pub(super) fn open(format: &Format, input: &Input, options: &Options) -> Result<
     Ok(match container.stream() {
         Some(stream) if is_inner => {
             let path = input.path.join(OsStr::from_bytes(&stem));
-            let options = Options { depth: options.depth + 1, pieces: pieces(), ..options.clone() };
+            let own = input.source.as_ref().map_or(0, |source| source.len());
+            let file_size = if options.depth == 0 { own } else { options.file_size };
+            let options = Options { depth: options.depth + 1, file_size, pieces: pieces(), ..options.clone() };
             let inner = Arc::new(Inner { outer: container.clone(), stream, path, options, opened: Once::new() });
             Arc::new(Outer { container, stem, inner: Some(inner) })
         }
@@ -78,8 +84,10 @@ impl Enclosed for Inner {
         let open = || {
             let bytes = Decoded::new(self.outer.clone(), self.stream.clone(), &self.options)?;
             let source = Source::of(&self.path, bytes);
-            let (container, error) = match Input::of(source.clone()) {
-                Ok(input) => open_or_explain(&input, &self.options)?,
+            let limit = WORK.0.saturating_add(self.options.file_size.saturating_mul(WORK.1));
+            let opened = decode_budget::opening(limit, || open_or_explain(&Input::of(source.clone())?, &self.options));
+            let (container, error) = match opened {
+                Ok(opened) => opened,
                 Err(error) if error.is_lasting() => (explain(&source, &error), Some(error)),
                 Err(error) => return Err(error),
             };

@@ -204,7 +204,7 @@ impl Directory {
         self.offload.run(On::Metadata, Box::new(move || catch_panic(|| work(&me))));
     }
 
-    /// Passes the container in `slot` to `then`: at once if it is open, otherwise on a metadata thread, which opens it.
+    /// Passes the container in `slot` to `then`: at once if it is open, otherwise on a thread that opens it.
     fn enter(self: &Arc<Self>, slot: u32, then: impl FnOnce(Result<&Session, Errno>) + Send + 'static) {
         let open = self.state().open.get(&slot).cloned();
         if let Some(session) = open {
@@ -217,7 +217,7 @@ impl Directory {
                 Err(e) => then(Err(Errno::from_i32(e.errno_of_existing()))),
             });
         };
-        self.offload.run_in_turn(Turn::Inode(Ino(base(slot))), On::Metadata, Box::new(job));
+        self.offload.run_in_turn(Turn::Inode(Ino(base(slot))), On::Opening, Box::new(job));
     }
 
     /// The slot of the container whose root is `node`; `None` if it is not one.

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
+use crate::account::decode_budget;
 use crate::bytes::to_u64;
 use crate::checksum::{ChecksumGate, Verified, Verify};
 use crate::error::{Error, Kind, Result};
@@ -123,9 +124,13 @@ impl Frames {
             match self.next(index, &state, piece, dst.len())? {
                 Next::Passed(bytes) => {
                     dst.copy_from_slice(&bytes);
+                    self.policy.account.count_beside(-(dst.len() as i64));
                     return Ok(());
                 }
-                Next::Kept if self.pieces.get(self.key(index), piece, dst)? => return Ok(()),
+                Next::Kept if self.pieces.get(self.key(index), piece, dst)? => {
+                    self.policy.account.count_beside(-(dst.len() as i64));
+                    return Ok(());
+                }
                 // It is not kept any more.
                 Next::Kept => {}
                 Next::Decode(cursor, claim) => break (cursor, claim),
@@ -218,8 +223,10 @@ impl Frames {
         }
         while cursor.piece < piece {
             self.check_open()?;
+            decode_budget::charge_opening(PIECE)?;
             let mut bytes = self.pieces.buffer(PIECE as usize)?;
             cursor.fill(&self.source, frame, &mut bytes)?;
+            self.policy.account.count_beside(PIECE as i64);
             let passed = cursor.piece - 1;
             let keep = state.jumped.load(Ordering::Relaxed);
             let left = if keep { self.pieces.put(self.key(index), passed, bytes) } else { Some(bytes) };

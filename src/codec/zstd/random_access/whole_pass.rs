@@ -6,6 +6,7 @@ use std::thread;
 
 use xxhash_rust::xxh64::Xxh64;
 
+use crate::account::decode_budget;
 use crate::bytes::to_u64;
 use crate::checksum::Verify;
 use crate::error::{Error, Kind, Result};
@@ -149,7 +150,9 @@ impl Frames {
             self.check_open()?;
             let mut bytes = spare.take().map_or_else(&buffer, Ok)?;
             bytes.resize(PIECE as usize, 0);
+            decode_budget::charge_opening(PIECE)?;
             let n = reader.fill(&self.source, frame, &mut bytes)?;
+            self.policy.account.count_beside(n as i64);
             let is_last = n < bytes.len();
             bytes.truncate(n);
             len = len.saturating_add(to_u64(n));
