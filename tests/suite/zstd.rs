@@ -208,6 +208,24 @@ fn a_long_frame_with_a_wrong_checksum_is_not_served_unless_verify_is_off() {
 }
 
 #[test]
+fn a_frame_that_needs_a_larger_window_is_refused_at_open_with_the_option_that_allows_it() {
+    // As `zstd --long=31` writes it: 138 MiB in runs of 128 KiB.
+    let mut frame = vec![0x28, 0xB5, 0x2F, 0xFD, 0, (31 - 10) << 3];
+    for left in (0..1104_u32).rev() {
+        frame.extend(&((128 << 10) << 3 | 1 << 1 | u32::from(left == 0)).to_le_bytes()[..3]);
+        frame.push(b'7');
+    }
+    let open = |window| support::open(frame.clone(), &Options { window, ..Options::default() });
+    let e = open(Options::default().window).err().unwrap();
+    assert!(e.explain().contains("a window of 138 MiB, 128 MiB are allowed; give -o window=138M"), "{e}");
+    let container = open(138 << 20).unwrap();
+    let content = support::file(&*container, "data.raw").unwrap().content;
+    let mut end = [0; 3];
+    View::new(&content, &Plain).unwrap().read((138 << 20) - 3, &mut end, &Plain).unwrap();
+    assert_eq!(end, *b"777");
+}
+
+#[test]
 fn the_checksum_selects_the_dictionary_of_a_frame_without_an_id() {
     let dir = support::data("zstd/two-dicts");
     let read = |dicts: &[&str]| {

@@ -3,17 +3,18 @@
 
 use std::ops::Range;
 
+use zstd::zstd_safe::zstd_sys::ZSTD_ErrorCode;
 use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, get_error_name};
 
 use crate::account::Account;
 use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::error::{Error, Result};
-use crate::limits::{Charge, Limits};
+use crate::limits::Charge;
 use crate::source::Source;
 
 use super::dictionary::Dictionary;
 use super::frame::Frame;
-use super::header::{Block, BlockKind, Generation};
+use super::header::{Block, BlockKind, Generation, Header};
 use super::v07;
 
 /// Bytes read from the file at a time: a few blocks.
@@ -52,6 +53,8 @@ enum Engine {
         block: Range<usize>,
         /// Whether libzstd may hold back content because the output buffer was full.
         holds: bool,
+        /// Whether libzstd has found that the content does not match its checksum.
+        mismatch: bool,
         /// Charge for libzstd's window, unless it decodes in place.
         _charge: Option<Charge>,
     },
@@ -60,6 +63,22 @@ enum Engine {
 /// Converts libzstd error `code` about `what`.
 pub(super) fn lib(code: usize, what: &'static str) -> Error {
     Error::corrupt(format!("libzstd: {}", get_error_name(code)), what)
+}
+
+/// Whether libzstd's error `code` is `error`.
+fn is_code(code: usize, error: ZSTD_ErrorCode) -> bool {
+    code.wrapping_neg() == error as usize
+}
+
+/// Converts libzstd error `code` about `what`, a part of a frame with the header `frame`.
+pub(super) fn decode_error(code: usize, frame: &Header, what: &'static str) -> Error {
+    // A frame made with a dictionary that it does not name cannot be distinguished from a malformed one.
+    if frame.dictionary == 0 && is_code(code, ZSTD_ErrorCode::ZSTD_error_corruption_detected) {
+        let why = get_error_name(code);
+        let why = format!("libzstd: {why}; a dictionary may be missing: give its file with -o dict=FILE");
+        return Error::corrupt(why, what);
+    }
+    lib(code, what)
 }
 
 /// Creates a libzstd context for one frame, with its dictionary.
@@ -88,7 +107,13 @@ pub fn length_error(got: u64, want: u64) -> Error {
 /// # Errors
 /// Fails if the frame needs more.
 pub(super) fn needed(frame: &Frame, window: u64) -> Result<u64> {
-    Limits::check(frame.header.window.min(frame.bound), window, "window size").map_err(|e| e.at(frame.at.plus(4)))
+    let needed = frame.header.window.min(frame.bound);
+    if needed <= window {
+        return Ok(needed);
+    }
+    let (needed, window) = (needed.div_ceil(1 << 20), window >> 20);
+    let why = format!("a window of {needed} MiB, {window} MiB are allowed; give -o window={needed}M");
+    Err(Error::unsupported(why, "window size").at(frame.at.plus(4)))
 }
 
 /// The memory for a decoder's window.
@@ -131,7 +156,13 @@ impl FrameDecoder {
                 WindowMemory::Own(charge) => (false, charge),
                 WindowMemory::InPlace => (true, None),
             };
-            Engine::Lib { ctx: context(dictionary, in_place)?, block: 0..0, holds: false, _charge: charge }
+            Engine::Lib {
+                ctx: context(dictionary, in_place)?,
+                block: 0..0,
+                holds: false,
+                mismatch: false,
+                _charge: charge,
+            }
         };
         let end = frame.at.plus(frame.stored);
         let (begun, at) = (frame.at, frame.blocks_at);
@@ -174,7 +205,7 @@ impl FrameDecoder {
         let mut done = 0;
         loop {
             let rest = dst.get_mut(done..).unwrap_or_default();
-            done += self.give(rest).map_err(|e| e.at(self.begun))?;
+            done += self.give(frame, rest).map_err(|e| e.at(self.begun))?;
             if done == dst.len() || self.ended {
                 return Ok(done);
             }
@@ -197,12 +228,14 @@ impl FrameDecoder {
         until: usize,
     ) -> Result<usize> {
         loop {
-            if let Engine::Lib { ctx, block, .. } = &mut self.engine {
+            if let Engine::Lib { ctx, block, mismatch, .. } = &mut self.engine {
                 while block.start < block.end {
                     let mut input = InBuffer::around(self.stored.get(block.clone()).unwrap_or_default());
                     let mut output = OutBuffer::around_pos(whole, at);
-                    let done = ctx.decompress_stream(&mut output, &mut input).map_err(|code| lib(code, "block"));
-                    done.map_err(|e| e.at(self.begun))?;
+                    if let Err(code) = ctx.decompress_stream(&mut output, &mut input) {
+                        *mismatch = is_code(code, ZSTD_ErrorCode::ZSTD_error_checksum_wrong);
+                        return Err(decode_error(code, &frame.header, "block").at(self.begun));
+                    }
                     if input.pos() == 0 && output.pos() == at {
                         return Err(Error::corrupt("libzstd makes no progress", "block").at(self.begun));
                     }
@@ -221,6 +254,11 @@ impl FrameDecoder {
         self.ended
     }
 
+    /// Whether it has failed because the content does not match the frame's own checksum.
+    pub(super) fn is_mismatch(&self) -> bool {
+        matches!(self.engine, Engine::Lib { mismatch: true, .. })
+    }
+
     /// Returns how many bytes of content follow, up to a few hundred; 0 at the end of the frame.
     ///
     /// # Errors
@@ -230,7 +268,7 @@ impl FrameDecoder {
     }
 
     /// Copies content of the current block to `dst`, up to its length.
-    fn give(&mut self, dst: &mut [u8]) -> Result<usize> {
+    fn give(&mut self, frame: &Frame, dst: &mut [u8]) -> Result<usize> {
         match &mut self.engine {
             Engine::V07 { decoder, left } => {
                 let n = dst.len().min(*left);
@@ -238,12 +276,15 @@ impl FrameDecoder {
                 *left -= n;
                 Ok(n)
             }
-            Engine::Lib { ctx, block, holds, .. } => {
+            Engine::Lib { ctx, block, holds, mismatch, .. } => {
                 let mut done = 0;
                 while (*holds || block.start < block.end) && done < dst.len() {
                     let mut input = InBuffer::around(self.stored.get(block.clone()).unwrap_or_default());
                     let mut output = OutBuffer::around(&mut dst[done..]);
-                    let left = ctx.decompress_stream(&mut output, &mut input).map_err(|code| lib(code, "block"))?;
+                    let left = ctx.decompress_stream(&mut output, &mut input).map_err(|code| {
+                        *mismatch = is_code(code, ZSTD_ErrorCode::ZSTD_error_checksum_wrong);
+                        decode_error(code, &frame.header, "block")
+                    })?;
                     let (taken, given) = (input.pos(), output.pos());
                     block.start += taken;
                     done += given;
@@ -291,10 +332,71 @@ impl FrameDecoder {
         let start = at.0.wrapping_sub(self.stored_at.0);
         if to_u64(self.stored.len()) < start.saturating_add(to_u64(len)) {
             let size = READ_AHEAD.max(to_u64(len)).min(self.end.0.saturating_sub(at.0));
-            self.stored.resize(size as usize, 0);
-            source.read(at, &mut self.stored, "block")?;
             self.stored_at = at;
+            self.stored.resize(size as usize, 0);
+            if let Err(e) = source.read(at, &mut self.stored, "block") {
+                // Partly overwritten.
+                self.stored.clear();
+                return Err(e);
+            }
         }
         Ok((at.0 - self.stored_at.0) as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::super::frame_scan::scan_frames;
+    use super::*;
+    use crate::limits::Limits;
+    use crate::source::Origin;
+
+    /// A file whose second half cannot be read once; until then, other bytes are left in the buffer.
+    #[derive(Debug)]
+    struct FailsOnce(Vec<u8>, AtomicBool);
+
+    impl Origin for FailsOnce {
+        fn len(&self) -> u64 {
+            to_u64(self.0.len())
+        }
+
+        fn read(&self, at: FileOffset, dst: &mut [u8], what: &'static str) -> Result<()> {
+            if at.0 > self.len() / 2 && !self.1.swap(true, Ordering::Relaxed) {
+                dst.fill(0xAA);
+                return Err(Error::io(std::io::Error::from_raw_os_error(libc::EIO), what));
+            }
+            dst.copy_from_slice(&self.0[at.0 as usize..][..dst.len()]);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_decoder_continues_after_a_read_that_failed() {
+        let content: Vec<u8> = (0..3_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let file = zstd::bulk::compress(&content, 1).unwrap();
+        let source = Source::of("file", FailsOnce(file, AtomicBool::new(false)));
+        let account = Account::new(64 << 20, 0);
+        let range = FileOffset(0)..FileOffset(source.len());
+        let scanned = scan_frames(
+            &Source::from_bytes(zstd::bulk::compress(&content, 1).unwrap()),
+            range,
+            &Limits::default(),
+            &account,
+        );
+        let frame = scanned.unwrap().frames.get(0).unwrap();
+        let memory = WindowMemory::Own(None);
+        let mut decoder = FrameDecoder::new(&frame, None, 8 << 20, memory, &account).unwrap();
+        let (mut got, mut failures) = (Vec::<u8>::new(), 0);
+        while got.len() < content.len() {
+            // The bytes of a call that fails are lost, so that each call is for one block.
+            let mut block = vec![0; (128 << 10).min(content.len() - got.len())];
+            match decoder.fill(&source, &frame, &mut block) {
+                Ok(n) => got.extend(&block[..n]),
+                Err(_) => failures += 1,
+            }
+        }
+        assert!(got == content && failures == 1);
     }
 }

@@ -94,6 +94,13 @@ impl Reader {
         hash.as_ref().map(Xxh64::digest)
     }
 
+    /// Whether it has failed because the content does not match the frame's own checksum, which libzstd verifies.
+    pub(super) fn is_mismatch(&self) -> bool {
+        match self {
+            Self::ContentStream { decoder, .. } | Self::Whole(Whole { decoder, .. }) => decoder.is_mismatch(),
+        }
+    }
+
     /// Whether it supports random access.
     pub(super) fn is_whole(&self) -> bool {
         matches!(self, Self::Whole(_))

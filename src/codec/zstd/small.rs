@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::limits::zeroed;
 use crate::source::Source;
 
-use super::decode::{length_error, lib};
+use super::decode::{decode_error, length_error};
 use super::dictionary::Dictionary;
 use super::frame::Frame;
 
@@ -60,7 +60,7 @@ impl Small {
     ) -> Result<()> {
         self.read(source, frame)?;
         let stored = stored(&self.stored, self.at, frame);
-        match decode(&mut self.ctx, dictionary, stored, dst)? {
+        match decode(&mut self.ctx, frame, dictionary, stored, dst)? {
             n if n == dst.len() => Ok(()),
             n => Err(length_error(to_u64(n), to_u64(dst.len()))),
         }
@@ -82,7 +82,7 @@ impl Small {
         if self.content.len() < most {
             self.content = zeroed(to_u64(most), "frame")?;
         }
-        let n = decode(&mut self.ctx, dictionary, stored, self.content.get_mut(..most).unwrap_or_default())?;
+        let n = decode(&mut self.ctx, frame, dictionary, stored, self.content.get_mut(..most).unwrap_or_default())?;
         Ok(self.content.get(..n).unwrap_or_default())
     }
 
@@ -127,10 +127,16 @@ fn stored<'a>(bytes: &'a [u8], at: FileOffset, frame: &Frame) -> &'a [u8] {
     bytes.get(start..).and_then(|rest| rest.get(..frame.stored as usize)).unwrap_or_default()
 }
 
-fn decode(ctx: &mut DCtx<'static>, dictionary: Option<&Dictionary>, stored: &[u8], dst: &mut [u8]) -> Result<usize> {
+fn decode(
+    ctx: &mut DCtx<'static>,
+    frame: &Frame,
+    dictionary: Option<&Dictionary>,
+    stored: &[u8],
+    dst: &mut [u8],
+) -> Result<usize> {
     let done = match dictionary {
         Some(dictionary) => ctx.decompress_using_ddict(dst, stored, dictionary.ready()?),
         None => ctx.decompress(dst, stored),
     };
-    done.map_err(|code| lib(code, "frame"))
+    done.map_err(|code| decode_error(code, &frame.header, "frame"))
 }

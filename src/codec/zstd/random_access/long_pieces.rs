@@ -153,7 +153,7 @@ impl Frames {
         }
         let done = self.advance(&frame, &state, index, &mut cursor, piece, dst).map_err(inside);
         if let (Err(error), Some(gate)) = (&done, state.gate.get())
-            && is_mismatch(error)
+            && (cursor.reader.is_mismatch() || matches!(error.kind(), Kind::Checksum { .. }))
         {
             gate.report(&done);
             lock(&self.failed).insert(index, error.clone());
@@ -302,14 +302,5 @@ impl Frames {
             self.recycle(cursor.reader);
         }
         self.mark_recent(index);
-    }
-}
-
-/// Whether `error` says that the content does not match its checksum, in our words or in those of libzstd.
-fn is_mismatch(error: &Error) -> bool {
-    match error.kind() {
-        Kind::Checksum { .. } => true,
-        Kind::Corrupt(why) => why.ends_with("doesn't match checksum"),
-        _ => false,
     }
 }

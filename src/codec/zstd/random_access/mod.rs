@@ -35,7 +35,7 @@ use crate::error::{Error, Kind, Result};
 use crate::limits::Charge;
 use crate::source::Source;
 
-use super::decode::FrameDecoder;
+use super::decode::{FrameDecoder, needed};
 use super::dictionary::Dictionaries;
 use super::frame::Frame;
 use super::frame_list::FrameList;
@@ -100,7 +100,8 @@ impl Frames {
     /// The frames `list` of `source`. Decodes nothing.
     ///
     /// # Errors
-    /// [`Kind::NoRoom`] if the account has no room for the state of so many frames.
+    /// Fails if a long frame needs a larger window than is allowed; [`Kind::NoRoom`] if the account has no room for the
+    /// state of so many frames.
     pub fn new(
         source: Arc<Source>,
         list: FrameList,
@@ -108,7 +109,11 @@ impl Frames {
         policy: Policy,
         pieces: Arc<Pieces>,
     ) -> Result<Arc<Self>> {
-        let long = list.iter().filter(Frame::is_long).take(STATES).count();
+        let mut long = 0;
+        for frame in list.iter().filter(Frame::is_long) {
+            needed(&frame, policy.window)?;
+            long = STATES.min(long + 1);
+        }
         let unknown = list.iter().any(|frame| frame.content.is_none());
         let bytes = to_u64(2 * long * size_of::<LongFrame>());
         let charge = policy.account.charge_list(bytes, "list of frames")?;
@@ -215,14 +220,5 @@ impl std::fmt::Debug for Frames {
 
 /// Adds the context of frame `index` to `error`.
 fn inside(index: usize, frame: &Frame, error: Error) -> Error {
-    let error = match error.kind() {
-        // A frame made with a dictionary cannot be distinguished from a malformed one.
-        Kind::Corrupt(why) if frame.header.dictionary == 0 && why.ends_with("Data corruption detected") => {
-            let why = format!("{why}; a dictionary may be missing: give its file with -o dict=FILE");
-            let told = Error::corrupt(why, error.what().to_owned());
-            error.offset().map_or(told.clone(), |at| told.at(at))
-        }
-        _ => error,
-    };
     error.at(frame.at).within(format_args!("frame {index}"))
 }
