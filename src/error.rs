@@ -161,7 +161,7 @@ impl Error {
     pub fn explain(&self) -> String {
         let advice = match &self.kind {
             Kind::Changed => "; open it again",
-            Kind::Truncated { .. } => "; is the file complete?",
+            Kind::Truncated { .. } => "; truncated: is the file complete?",
             Kind::Io(error) => os_advice(error),
             _ => "",
         };
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn a_file_that_ends_early_is_asked_after() {
         let e = Error::new(Kind::Truncated { need: 8, have: 3 }, "header");
-        assert_eq!(e.explain(), "needs 8 bytes, 3 left (header); is the file complete?");
+        assert_eq!(e.explain(), "needs 8 bytes, 3 left (header); truncated: is the file complete?");
         assert_eq!(Error::corrupt("no", "header").explain(), "no (header)");
     }
 

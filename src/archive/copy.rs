@@ -84,6 +84,18 @@ impl Fetch for SequentialFetch<'_> {
     }
 }
 
+/// The parts of `range` of `view` that can be read although others cannot: those of each piece, if it is of one blob.
+pub(super) fn parts(view: &View, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let blob = view.single_blob();
+    let mut at = range.start;
+    std::iter::from_fn(move || {
+        let (_, layout, part) = blob.as_ref().filter(|_| at < range.end)?;
+        let end = layout.range(layout.locate(part.start + at)).end - part.start;
+        let from = std::mem::replace(&mut at, end.min(range.end));
+        Some(from..at)
+    })
+}
+
 /// Calls `each` for consecutive steps of `range` of `view`. Before each step, prefetches what the following steps and
 /// reads are likely to need, as predicted by `ahead` from earlier reads.
 ///

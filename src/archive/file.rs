@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::copy::{SequentialFetch, steps};
+use super::copy::{SequentialFetch, parts, steps};
 use super::direct::Direct;
 use super::{Archive, Array, CopyError, contained};
 use crate::bytes::{to_u64, to_usize};
@@ -160,9 +160,19 @@ impl File {
         let fetch = SequentialFetch::new(cache);
         // Without it, they are only slower.
         announce_missing(cache, view, 0..view.len(), Need::Now).ok();
+        let read = |part: Range<u64>| contained("file", || view.get(part, &fetch));
         steps(view, 0..view.len(), &ahead, cache, &mut |step| {
-            let bytes = contained("file", || view.get(step, &fetch))?;
-            sink(&bytes).map_err(CopyError::Write)
+            let bytes = read(step.clone());
+            let error = match bytes {
+                Ok(bytes) => return sink(&bytes).map_err(CopyError::Write),
+                Err(error) => error,
+            };
+            // What comes before it in this step.
+            for part in parts(view, step) {
+                let Ok(bytes) = read(part) else { break };
+                sink(&bytes).map_err(CopyError::Write)?;
+            }
+            Err(error.into())
         })?;
         archive.check()?;
         Ok(view.len())

@@ -272,7 +272,7 @@ fn verify_names_field_and_offset_in_every_bad_file() {
         let ran = fzmfs(args!["verify", file]);
         assert_eq!((ran.code, ran.err.as_str()), (1, ""), "{name}");
         let start = format!("{}: FAILED: ", file.display());
-        let text = ran.text().trim_end().trim_end_matches("; is the file complete?");
+        let text = ran.text().trim_end().trim_end_matches("; truncated: is the file complete?");
         assert!(text.starts_with(&start) && text.ends_with(')'), "{text}");
         assert!(ran.text().contains(", at byte 0x") && ran.text().lines().count() == 1, "{}", ran.text());
     }
@@ -538,7 +538,7 @@ fn every_command_asks_whether_a_truncated_file_is_complete() {
         };
         let ran = fzmfs([words[0], file].into_iter().chain(last));
         let said = if words[0] == "verify" { ran.text() } else { &ran.err };
-        assert!(ran.code == 1 && said.trim_end().ends_with("; is the file complete?"), "{words:?}: {said}");
+        assert!(ran.code == 1 && said.trim_end().ends_with("; truncated: is the file complete?"), "{words:?}: {said}");
     }
 }
 

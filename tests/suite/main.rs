@@ -43,6 +43,7 @@ mod zstd;
 mod zstd_ahead;
 mod zstd_properties;
 mod zstd_seekable;
+mod zstd_truncated;
 mod zstd_v07;
 mod ztensor;
 mod ztensor_digests;

@@ -59,14 +59,16 @@ pub(super) enum PieceFrames {
     Whole(u32, u32),
     /// A piece of a long frame.
     Of(u32, u64),
+    /// What the file has lost at its end.
+    Missing,
 }
 
 impl Plan {
-    /// The plan of the frames `range`, whose sizes are known.
+    /// The plan of the frames `range`, whose sizes are known, and `missing` bytes after them.
     ///
     /// # Errors
     /// Fails if there are too many pieces, or the account has no room for the lists.
-    pub(super) fn make(frames: &Frames, range: Range<usize>) -> Result<Self> {
+    pub(super) fn make(frames: &Frames, range: Range<usize>, missing: u64) -> Result<Self> {
         let mut starts = Records::new(frames.account(), "list of frames");
         let mut len = 0_u64;
         starts.push([0])?;
@@ -77,12 +79,13 @@ impl Plan {
             starts.push([len])?;
         }
         starts.finish()?;
-        if range.len() == 1 && frames.is_long(range.start) {
+        if range.len() == 1 && frames.is_long(range.start) && missing == 0 {
             let pieces = Division::Uniform { len, piece: PIECE };
             return Ok(Self { pieces, parts: Vec::new(), starts, len, fragments: None, _charges: [None, None] });
         }
-        Limits::check(len / PIECE, MAX_PIECES, "content size")?;
-        let mut count = 0_u64;
+        let end = len.saturating_add(missing);
+        Limits::check(end / PIECE, MAX_PIECES, "content size")?;
+        let mut count = missing.div_ceil(PIECE);
         divide(frames, range.clone(), |_, _| count += 1)?;
         let bytes = count.saturating_mul(to_u64(size_of::<PieceFrames>()) + 8);
         let charge = frames.account().charge_list(bytes, "list of pieces")?;
@@ -92,10 +95,16 @@ impl Plan {
             parts.push(part);
             ends.push(end);
         })?;
+        while let at = ends.last().copied().unwrap_or(0)
+            && at < end
+        {
+            parts.push(PieceFrames::Missing);
+            ends.push(end.min(at + PIECE));
+        }
         let found = fragments(frames, &starts, range.start, || parts.iter().copied().zip(ends.iter().copied()));
         let (fragments, own) = found.unzip();
         let pieces = Division::Ends(ends.into());
-        Ok(Self { pieces, parts, starts, len, fragments, _charges: [Some(charge), own] })
+        Ok(Self { pieces, parts, starts, len: end, fragments, _charges: [Some(charge), own] })
     }
 
     /// The frames, counted from the first of the stream, that contain the decoded bytes in `range`.

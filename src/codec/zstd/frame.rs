@@ -40,6 +40,8 @@ pub struct Frame {
     pub seek_checksum: Option<SeekChecksum>,
     /// Bytes of content according to the seek table, if there is one.
     pub seek_content: Option<u32>,
+    /// Whether the file ends before it does: what is known of it goes to the end of the last block that is complete.
+    pub is_cut: bool,
     /// Whether all that was read of it is its row of the seek table: then the header and what follows from the blocks
     /// are not known.
     pub is_listed: bool,
@@ -49,7 +51,10 @@ impl Frame {
     /// Whether it is decoded piece by piece, and read from the file in parts: it is large, decoded or stored.
     pub(super) fn is_long(&self) -> bool {
         let content = self.content.unwrap_or(self.bound).min(self.bound);
-        content > LONG || self.stored > content.saturating_mul(HOLLOW.0).saturating_add(HOLLOW.1).min(2 * LONG)
+        // libzstd does not decode part of a frame at once.
+        self.is_cut
+            || content > LONG
+            || self.stored > content.saturating_mul(HOLLOW.0).saturating_add(HOLLOW.1).min(2 * LONG)
     }
 
     /// Whether its content has a checksum, its own or the seek table's.
@@ -68,6 +73,17 @@ impl Frame {
         let own = self.checksum.filter(|_| self.header.generation == Generation::Modern);
         self.seek_checksum.as_ref().filter(|listed| own != Some(listed.stored))
     }
+}
+
+/// The end of a file that is incomplete.
+#[derive(Debug, Clone)]
+pub struct Cut {
+    /// What ends early.
+    pub error: Error,
+    /// Whether the last frame is the one that ends early.
+    pub is_frame: bool,
+    /// Bytes of content that it states.
+    pub content: Option<u64>,
 }
 
 /// A skippable frame.

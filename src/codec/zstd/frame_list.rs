@@ -24,6 +24,7 @@ mod flag {
     pub(super) const SEEK_CHECKSUM: u64 = 16;
     pub(super) const SEEK_CONTENT: u64 = 32;
     pub(super) const LISTED: u64 = 64;
+    pub(super) const CUT: u64 = 128;
 }
 
 /// An item that can be kept as `WORDS` numbers.
@@ -138,6 +139,7 @@ impl Packed<10> for Frame {
             (self.seek_checksum.is_some(), flag::SEEK_CHECKSUM),
             (self.seek_content.is_some(), flag::SEEK_CONTENT),
             (self.is_listed, flag::LISTED),
+            (self.is_cut, flag::CUT),
         ];
         let flags = set.iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag);
         let generation: u64 = match generation {
@@ -190,6 +192,7 @@ impl Packed<10> for Frame {
             checksum: is_set(flag::CHECKSUM).then_some(checksum),
             seek_checksum: is_set(flag::SEEK_CHECKSUM).then_some(seek_checksum),
             seek_content: is_set(flag::SEEK_CONTENT).then_some(seek_content),
+            is_cut: is_set(flag::CUT),
             is_listed: is_set(flag::LISTED),
         }
     }
@@ -235,6 +238,7 @@ mod tests {
                 checksum: bit(2).then_some(u32::MAX - 2),
                 seek_checksum: bit(3).then_some(SeekChecksum { stored: u32::MAX - 3, at: FileOffset(u64::MAX - 4) }),
                 seek_content: bit(4).then_some(u32::MAX - 5),
+                is_cut: bit(0),
                 is_listed: bit(5),
             };
             list.push(&frame).unwrap();

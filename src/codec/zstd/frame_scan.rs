@@ -8,11 +8,11 @@ use std::ops::Range;
 
 use crate::account::{Account, decode_budget};
 use crate::bytes::{Cursor, FileOffset, to_u64, to_usize};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 use crate::source::Source;
 
-use super::frame::{Frame, Skippable};
+use super::frame::{Cut, Frame, Skippable};
 use super::frame_list::{FrameList, SkippableList};
 use super::header::{Block, BlockKind, Generation, Header};
 
@@ -25,12 +25,14 @@ pub struct FrameScan {
     pub skippables: SkippableList,
     /// Why no more frames can be found, if the end of one depends on an unknown part.
     pub unknown: Option<Error>,
+    /// Where the range ends, if that is inside a frame. The last frame is then the part of it that is there.
+    pub cut: Option<Cut>,
 }
 
 impl FrameScan {
     /// No frames yet.
     pub(super) fn new(account: &Account) -> Self {
-        Self { frames: FrameList::new(account), skippables: SkippableList::new(account), unknown: None }
+        Self { frames: FrameList::new(account), skippables: SkippableList::new(account), unknown: None, cut: None }
     }
 }
 
@@ -53,13 +55,14 @@ pub(super) fn scan_frames(
     account: &Account,
 ) -> Result<FrameScan> {
     let mut scan = scan_known_frames(source, range, limits, account)?;
-    scan.unknown.take().map_or(Ok(scan), Err)
+    let incomplete = scan.unknown.take().or(scan.cut.take().map(|cut| cut.error));
+    incomplete.map_or(Ok(scan), Err)
 }
 
-/// As [`scan_frames`], but ends at the first frame with an unknown part.
+/// As [`scan_frames`], but ends at the first frame with an unknown part, and at one that is truncated.
 ///
 /// # Errors
-/// As [`scan_frames`].
+/// As [`scan_frames`], and if there is nothing before the truncation.
 pub(super) fn scan_known_frames(
     source: &Source,
     range: Range<FileOffset>,
@@ -72,27 +75,38 @@ pub(super) fn scan_known_frames(
     if range.is_empty() {
         return Err(Error::corrupt("no frames", "magic number").at(at));
     }
-    while at < range.end {
+    while at < range.end && scan.unknown.is_none() && scan.cut.is_none() {
         let entries = to_u64(scan.frames.len()).saturating_add(to_u64(scan.skippables.len()));
         Limits::check(entries, limits.entries, "number of frames").map_err(|e| e.at(at))?;
         decode_budget::charge_opening(0)?;
+        match scan.next(&mut window, at) {
+            Ok(end) => at = end,
+            Err(error) if error.is_unknown() => scan.unknown = Some(error),
+            Err(error) if entries > 0 && matches!(error.kind(), Kind::Truncated { .. }) => {
+                scan.cut = Some(Cut { error, is_frame: false, content: None });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    scan.frames.finish()?;
+    scan.skippables.finish()?;
+    Ok(scan)
+}
+
+impl FrameScan {
+    /// Adds the frame at `at`; returns where it ends.
+    fn next(&mut self, window: &mut HeaderBuffer<'_>, at: FileOffset) -> Result<FileOffset> {
         let mut cur = window.at(at, 22)?;
         let magic = cur.u32_le("magic number")?;
         if let Some(nibble) = skippable(magic) {
             let len = cur.u32_le("skippable frame size")?;
-            let end = cur.at().plus(len.into());
-            if end > range.end {
-                let have = range.end.0.saturating_sub(cur.at().0);
-                return Err(Error::corrupt(format!("{len} bytes of user data, {have} left"), "skippable frame size")
-                    .at(at.plus(4)));
-            }
-            scan.skippables.push(&Skippable { at, nibble, len: len.into() })?;
-            at = end;
-            continue;
+            let (data_at, len) = (cur.at(), u64::from(len));
+            window.check(data_at, len, "skippable frame").map_err(|e| e.at(at.plus(4)))?;
+            self.skippables.push(&Skippable { at, nibble, len })?;
+            return Ok(data_at.plus(len));
         }
         if let 0xFD2F_B529..=0xFD2F_B52F = magic {
-            scan.unknown = Some(Error::unknown(format!("the frame format {magic:#010x}"), "magic number").at(at));
-            break;
+            return Err(Error::unknown(format!("the frame format {magic:#010x}"), "magic number").at(at));
         }
         let Some(generation) = Generation::of(magic) else {
             return Err(match magic {
@@ -103,42 +117,35 @@ pub(super) fn scan_known_frames(
             }
             .at(at));
         };
-        let header = Header::read(&mut cur, generation);
+        let header = Header::read(&mut cur, generation)?;
         let blocks_at = cur.at();
-        match header.and_then(|header| blocks(&mut window, at, blocks_at, header)) {
-            Err(error) if error.is_unknown() => {
-                scan.unknown = Some(error);
-                break;
-            }
-            frame => {
-                let frame = frame?;
-                at = at.plus(frame.stored);
-                scan.frames.push(&frame)?;
-            }
-        }
+        let (frame, cut) = blocks(window, at, blocks_at, header)?;
+        self.frames.push(&frame)?;
+        self.cut = cut.map(|error| Cut { error, is_frame: true, content: header.content_size });
+        Ok(at.plus(frame.stored))
     }
-    scan.frames.finish()?;
-    scan.skippables.finish()?;
-    Ok(scan)
 }
 
-/// Reads the block headers of one frame.
-fn blocks(window: &mut HeaderBuffer<'_>, start: FileOffset, blocks_at: FileOffset, header: Header) -> Result<Frame> {
-    let end = window.end.0;
+/// Reads the block headers of one frame. If the file ends after its first block and before its last one, returns what is
+/// there, and the error.
+fn blocks(
+    window: &mut HeaderBuffer<'_>,
+    start: FileOffset,
+    blocks_at: FileOffset,
+    header: Header,
+) -> Result<(Frame, Option<Error>)> {
     let mut at = blocks_at;
     let (mut bound, mut known, mut blocks, mut empty) = (0_u64, Some(0_u64), 0_u64, 0_u64);
-    let checksum = loop {
+    let end = loop {
         decode_budget::charge_opening(0)?;
-        let mut cur = window.at(at, Block::HEADER)?;
-        let block = Block::read(&mut cur, &header)?;
-        let next = cur.at().plus(to_u64(block.stored()));
-        if next.0 > end {
-            let have = end.saturating_sub(cur.at().0);
-            return Err(Error::corrupt(format!("{} bytes, {have} left", block.stored()), "block size").at(at));
-        }
+        let (block, next) = match window.block(at, &header) {
+            Ok(block) => block,
+            Err(e) if blocks > 0 && matches!(e.kind(), Kind::Truncated { .. }) => break Err(e),
+            Err(e) => return Err(e),
+        };
         at = next;
         if block.kind == BlockKind::End {
-            break header.has_checksum.then_some(block.size);
+            break Ok(header.has_checksum.then_some(block.size));
         }
         blocks = blocks.saturating_add(1);
         empty = empty.saturating_add(u64::from(block.content() == Some(0)));
@@ -146,29 +153,33 @@ fn blocks(window: &mut HeaderBuffer<'_>, start: FileOffset, blocks_at: FileOffse
         Limits::check(empty, most, "number of empty blocks").map_err(|e| e.at(at))?;
         known = known.zip(block.content()).and_then(|(sum, n)| sum.checked_add(n));
         bound = bound.saturating_add(block.content().unwrap_or(to_u64(header.max_block())));
+        if block.last && !header.has_checksum {
+            break Ok(None);
+        }
         if block.last {
-            if !header.has_checksum {
-                break None;
-            }
-            let stored = window.at(at, 4)?.u32_le("content checksum")?;
-            at = at.plus(4);
-            break Some(stored);
+            let stored = window.at(at, 4)?.u32_le("content checksum");
+            at = at.plus(if stored.is_ok() { 4 } else { 0 });
+            break stored.map(Some);
         }
     };
-    let stored = at.0.saturating_sub(start.0);
-    Ok(Frame {
+    let is_cut = end.is_err();
+    // Of one that is cut, only what is there.
+    let own = if is_cut { Header { content_size: None, has_checksum: false, ..header } } else { header };
+    let frame = Frame {
         at: start,
-        stored,
-        header,
+        stored: at.0.saturating_sub(start.0),
+        header: own,
         blocks_at,
-        content: header.content_size.or(known),
+        content: own.content_size.or(known),
         bound,
         blocks,
-        checksum,
+        checksum: end.as_ref().ok().copied().flatten(),
         seek_checksum: None,
         seek_content: None,
+        is_cut,
         is_listed: false,
-    })
+    };
+    Ok((frame, end.err()))
 }
 
 /// A read buffer for headers: small if headers are far apart, larger if they are close.
@@ -187,6 +198,24 @@ impl<'a> HeaderBuffer<'a> {
 
     fn new(source: &'a Source, end: FileOffset) -> Self {
         Self { source, end, at: FileOffset(0), bytes: Vec::new() }
+    }
+
+    /// Fails if fewer than `len` bytes follow `at`.
+    fn check(&self, at: FileOffset, len: u64, what: &'static str) -> Result<()> {
+        let have = self.end.0.saturating_sub(at.0);
+        if len <= have { Ok(()) } else { Err(Error::new(Kind::Truncated { need: len, have }, what)) }
+    }
+
+    /// The block at `at` of a frame with the header `frame`, and where it ends.
+    ///
+    /// # Errors
+    /// As [`Source::read`], and if it is malformed or truncated.
+    fn block(&mut self, at: FileOffset, frame: &Header) -> Result<(Block, FileOffset)> {
+        let mut cur = self.at(at, Block::HEADER)?;
+        let block = Block::read(&mut cur, frame)?;
+        let (data_at, len) = (cur.at(), to_u64(block.stored()));
+        self.check(data_at, len, "block").map_err(|e| e.at(at))?;
+        Ok((block, data_at.plus(len)))
     }
 
     /// A cursor at `at` over at least `len` bytes, or all bytes left.

@@ -69,7 +69,12 @@ impl Measure {
                 return Ok(Some(sum).filter(|&sum| sum > 0 || !is_coded));
             }
         }
-        Err(Error::corrupt("the frame has no last block", "block header").at(at))
+        // As much of it as is there.
+        if frame.is_cut {
+            Ok(Some(sum))
+        } else {
+            Err(Error::corrupt("the frame has no last block", "block header").at(at))
+        }
     }
 
     /// Ensures that `bytes` contains `len` bytes from `at` on; returns their index.

@@ -28,7 +28,7 @@ mod v07;
 pub use decode::length_error;
 pub use dictionary::Dictionaries;
 pub use division::Division;
-pub use frame::{Frame, PIECE, SeekChecksum, Skippable};
+pub use frame::{Cut, Frame, PIECE, SeekChecksum, Skippable};
 pub use frame_list::{FrameList, SkippableList};
 pub use frame_scan::{FrameScan, skippable};
 pub use header::{Generation, Header};

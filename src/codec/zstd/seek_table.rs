@@ -58,8 +58,8 @@ struct Row {
 /// the table if the source is on a server, or a frame has an unknown part.
 ///
 /// # Errors
-/// Fails if a frame is truncated, or bytes between frames are not a frame. The table fails by itself if it contradicts
-/// itself or the frames.
+/// Fails if the first frame is truncated before its first block ends, or bytes between frames are not a frame. The table
+/// fails by itself if it contradicts itself or the frames.
 pub fn find_frames(
     source: &Source,
     range: Range<FileOffset>,
@@ -81,6 +81,10 @@ pub fn find_frames(
     }
     let number = scan.frames.len();
     scan.unknown = scan.unknown.map(|error| error.within(format_args!("frame {number}")));
+    if let Some(cut) = &mut scan.cut {
+        let number = number.saturating_sub(usize::from(cut.is_frame));
+        cut.error = cut.error.clone().within(format_args!("frame {number}"));
+    }
     let table = read_seek_table(source, range, &mut scan);
     Ok((scan, table))
 }
@@ -172,6 +176,7 @@ impl Row {
             checksum: None,
             seek_checksum: self.checksum,
             seek_content: Some(self.content),
+            is_cut: false,
             is_listed: true,
         }
     }

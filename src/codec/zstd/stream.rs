@@ -14,18 +14,26 @@ use crate::parallel;
 
 use super::decode::length_error;
 use super::division::{Division, PieceFrames, Plan};
+use super::frame::Cut;
 use super::random_access::Frames;
 
 /// Maximum frames that a thread counts before it takes the next ones, and minimum of such turns.
 const TOGETHER: usize = 256;
 const TURNS: usize = 64;
 
-/// The content of frames `first..first + count`, concatenated.
+/// If the content that is missing at the end of a file is not known to be less: one byte, so that who reads to the end
+/// meets the error.
+const LEAST_MISSING: u64 = 1;
+/// Maximum bytes that are believed to be missing.
+const MOST_MISSING: u64 = 1 << 40;
+
+/// The content of frames `first..first + count`, concatenated, and of what is missing after them.
 #[derive(Debug)]
 pub struct ContentStream {
     frames: Arc<Frames>,
     first: usize,
     count: usize,
+    cut: Option<Cut>,
     plan: Arc<Once<Plan>>,
     /// Computes the plan if that requires decoding.
     sizing: OnceLock<ChecksumGate>,
@@ -34,7 +42,21 @@ pub struct ContentStream {
 impl ContentStream {
     /// Frames `first..first + count`.
     pub fn new(frames: Arc<Frames>, first: usize, count: usize) -> Self {
-        Self { frames, first, count, plan: Arc::default(), sizing: OnceLock::new() }
+        Self { frames, first, count, cut: None, plan: Arc::default(), sizing: OnceLock::new() }
+    }
+
+    /// The same of a file that is incomplete: what is missing has a place in it, and cannot be read.
+    #[must_use]
+    pub fn with_cut(self, cut: Option<Cut>) -> Self {
+        Self { cut, ..self }
+    }
+
+    /// Bytes that are missing at the end; `size` is that of the last frame.
+    fn missing(&self, size: impl FnOnce(usize) -> Result<u64>) -> Result<u64> {
+        let Some(cut) = &self.cut else { return Ok(0) };
+        let last = (self.first + self.count).saturating_sub(1);
+        let Some(content) = cut.content else { return Ok(LEAST_MISSING) };
+        Ok(content.saturating_sub(size(last)?).min(MOST_MISSING))
     }
 
     /// All frames of a file.
@@ -63,6 +85,7 @@ impl ContentStream {
         let pieces = &self.plan()?.parts;
         let first = |part: &PieceFrames| match *part {
             PieceFrames::Whole(from, _) | PieceFrames::Of(from, _) => from as usize,
+            PieceFrames::Missing => usize::MAX,
         };
         let place = pieces.partition_point(|part| first(part) <= index).checked_sub(1);
         let part = place.and_then(|place| pieces.get(place));
@@ -72,7 +95,7 @@ impl ContentStream {
     fn plan(&self) -> Result<&Plan> {
         self.plan.get(|| {
             self.count_all()?;
-            Plan::make(&self.frames, self.indices())
+            Plan::make(&self.frames, self.indices(), self.missing(|last| self.frames.size(last))?)
         })
     }
 
@@ -104,7 +127,8 @@ impl ContentStream {
             return Some(plan.len);
         }
         let known = |i| self.frames.known(i).and_then(Result::ok);
-        self.indices().try_fold(0_u64, |sum, i| sum.checked_add(known(i)?))
+        let missing = self.missing(|last| known(last).ok_or_else(|| Error::new(Kind::NotFound, "frame"))).ok()?;
+        self.indices().try_fold(missing, |sum, i| sum.checked_add(known(i)?))
     }
 
     /// The gate that computes the plan, if some frames are not counted yet.
@@ -114,7 +138,8 @@ impl ContentStream {
         }
         let gate = self.sizing.get_or_init(|| {
             let (frames, plan) = (Arc::clone(&self.frames), Arc::clone(&self.plan));
-            let same = Self { frames, plan, first: self.first, count: self.count, sizing: OnceLock::new() };
+            let cut = self.cut.clone();
+            let same = Self { frames, plan, cut, first: self.first, count: self.count, sizing: OnceLock::new() };
             self.frames.whole(move || same.plan().map(drop))
         });
         ChecksumGate::shut(Some(gate), true)
@@ -125,7 +150,7 @@ impl ContentStream {
         self.plan.ready()?.ok()?;
         match self.part(piece).ok()? {
             PieceFrames::Of(frame, _) => self.frames.shut(frame as usize),
-            PieceFrames::Whole(..) => None,
+            PieceFrames::Whole(..) | PieceFrames::Missing => None,
         }
     }
 
@@ -212,7 +237,7 @@ impl ContentStream {
         self.plan.ready()?.ok()?;
         match self.part(piece).ok()? {
             PieceFrames::Of(frame, piece) => self.frames.ready(frame as usize, piece),
-            PieceFrames::Whole(..) => None,
+            PieceFrames::Whole(..) | PieceFrames::Missing => None,
         }
     }
 
@@ -237,7 +262,7 @@ impl ContentStream {
         self.plan.ready()?.ok()?;
         match self.part(piece).ok()? {
             PieceFrames::Of(frame, piece) => self.frames.ready_soon(frame as usize, piece),
-            PieceFrames::Whole(..) => None,
+            PieceFrames::Whole(..) | PieceFrames::Missing => None,
         }
     }
 
@@ -253,6 +278,9 @@ impl ContentStream {
             }
             PieceFrames::Whole(from, to) => {
                 self.decode_whole(from as usize - self.first..to as usize - self.first, dst)
+            }
+            PieceFrames::Missing => {
+                Err(self.cut.as_ref().map_or_else(|| Error::new(Kind::NotFound, "piece"), |cut| cut.error.clone()))
             }
         }
     }

@@ -8,6 +8,9 @@
 //! frame's bytes are served.
 //! Limits: blocks of 128 KiB; `window=` bytes of history; no more content than a frame's blocks can produce.
 //!
+//! A file that is cut off is shown up to the last complete block; after that comes what its frame states to have, or one
+//! byte if that is not known, which cannot be read.
+//!
 //! Invariants: opening decodes nothing; all decoding is in `codec::zstd`.
 #![forbid(unsafe_code)]
 
@@ -24,7 +27,7 @@ use serde_json::{Map, Value, json};
 use crate::bytes::{FileOffset, to_u64};
 use crate::checksum::{ChecksumGate, Verified};
 use crate::codec::zstd::{
-    ContentStream, Dictionaries, Frames, Generation, Policy, SeekTable, SkippableList, find_frames, skippable,
+    ContentStream, Cut, Dictionaries, Frames, Generation, Policy, SeekTable, SkippableList, find_frames, skippable,
 };
 use crate::error::{Error, Result};
 use crate::source::Source;
@@ -59,11 +62,18 @@ struct Zstd {
     table: Result<Option<SeekTable>>,
     /// Why there may be more frames than were found.
     unknown: Option<Error>,
+    /// Where the file is cut off.
+    cut: Option<Cut>,
     /// Result of the structural checks that need no decoding, for `verify`.
     structure: Result<()>,
 }
 
 impl Zstd {
+    /// Why there may be more than was found.
+    fn missing(&self) -> Option<&Error> {
+        self.unknown.as_ref().or(self.cut.as_ref().map(|cut| &cut.error))
+    }
+
     fn data(&self) -> File {
         let content = match self.unknown.clone() {
             None => Content::Blob(self.data_ref.clone()),
@@ -96,7 +106,8 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     };
     let pieces = Arc::clone(&options.pieces);
     let frames = Frames::new(Arc::clone(&source), scan.frames, dictionaries, policy, pieces)?;
-    let data = Arc::new(FramesBlob(ContentStream::all(Arc::clone(&frames))));
+    let cut = scan.cut;
+    let data = Arc::new(FramesBlob(ContentStream::all(Arc::clone(&frames)).with_cut(cut.clone())));
     // A given type needs the total size at open, even if frames do not state theirs.
     let unknown = scan.unknown;
     let typed = unknown.is_none() && (options.dtype.is_some() || options.shape.is_some());
@@ -110,6 +121,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
         data,
         table,
         unknown,
+        cut,
         structure,
     }))
 }
@@ -186,7 +198,7 @@ impl Container for Zstd {
     fn info(&self) -> Info {
         let frames = &self.frames.list;
         let (mut generations, mut dictionaries) = (BTreeSet::new(), BTreeSet::new());
-        let (mut decoded_size, mut blocks, mut window) = (self.unknown.is_none().then_some(0_u64), 0_u64, None);
+        let (mut decoded_size, mut blocks, mut window) = (self.missing().is_none().then_some(0_u64), 0_u64, None);
         let (mut with_checksum, mut listed, mut are_read) = (0_u64, 0_u64, true);
         for frame in frames.iter() {
             generations.insert(frame.header.generation.name());
@@ -227,6 +239,9 @@ impl Container for Zstd {
         if let Some(error) = &self.unknown {
             add("unknown", error.to_string().into());
         }
+        if let Some(cut) = &self.cut {
+            add("truncated", cut.error.explain().into());
+        }
         match &self.table {
             Ok(None) => {}
             Ok(Some(table)) => add("seek_table", json!({ "frames": frames.len(), "at": table.at.0 })),
@@ -238,7 +253,7 @@ impl Container for Zstd {
     fn entries(&self) -> Result<Vec<Entry>> {
         let stored = Arc::new(StoredFrames(Arc::clone(&self.frames)));
         let skippable = Arc::new(SkippableFrames(Arc::clone(&self.source), Arc::clone(&self.skippables)));
-        let chunks = Arc::new(Chunks::new(&self.frames, &self.data, &self.data_ref));
+        let chunks = Arc::new(Chunks::new(self));
         Ok(vec![
             Entry::own("data.raw", self.data().principal()),
             Entry::own("chunks", Node::IndexedDir(chunks)),
@@ -258,7 +273,7 @@ impl Container for Zstd {
 
     fn checks(&self) -> Vec<Check> {
         let mut checks = check::checks(&self.frames, &self.table, &self.structure);
-        if let Some(error) = self.unknown.clone() {
+        if let Some(error) = self.missing().cloned() {
             checks.push(Check::Run { name: "frames".into(), bytes: 0, run: Box::new(move || Err(error.clone())) });
         }
         checks
@@ -274,6 +289,8 @@ struct Chunks {
     frames: Arc<Frames>,
     data: Arc<FramesBlob>,
     data_ref: BlobRef,
+    /// If the last frame is cut off.
+    cut: Option<Cut>,
     /// Whether all frames state their sizes.
     all_known: bool,
     /// If some do not, the blobs of the frames accessed last.
@@ -284,16 +301,19 @@ struct Chunks {
 const OWN: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
 impl Chunks {
-    fn new(frames: &Arc<Frames>, data: &Arc<FramesBlob>, data_ref: &BlobRef) -> Self {
-        let all_known = frames.list.iter().all(|frame| frame.content.is_some());
+    fn new(zstd: &Zstd) -> Self {
+        let Zstd { frames, data, data_ref, .. } = zstd;
+        let cut = zstd.cut.clone().filter(|cut| cut.is_frame);
+        let all_known = frames.list.iter().all(|frame| frame.content.is_some()) && cut.is_none();
         let own = Mutex::new(LruCache::new(OWN));
-        Self { frames: Arc::clone(frames), data: Arc::clone(data), data_ref: data_ref.clone(), all_known, own }
+        Self { frames: Arc::clone(frames), data: Arc::clone(data), data_ref: data_ref.clone(), cut, all_known, own }
     }
 
     /// Frame `index` as a blob of its own: its size does not depend on the sizes of the frames before it.
     fn alone(&self, index: usize) -> BlobRef {
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        let make = || BlobRef::new(FramesBlob(ContentStream::new(Arc::clone(&self.frames), index, 1)));
+        let cut = self.cut.clone().filter(|_| index + 1 == self.frames.list.len());
+        let make = || BlobRef::new(FramesBlob(ContentStream::new(Arc::clone(&self.frames), index, 1).with_cut(cut)));
         own.get_or_insert(index, make).clone()
     }
 }

@@ -101,7 +101,7 @@ impl ZstdComponent {
         let FileExtent { source, at, len, .. } = &self.stored;
         let range = *at..at.plus(*len);
         let (mut scan, table) = find_frames(source, range, &self.options.limits, &self.options.account)?;
-        if let Some(error) = scan.unknown.take() {
+        if let Some(error) = scan.unknown.take().or(scan.cut.take().map(|cut| cut.error)) {
             return Err(error);
         }
         if self.seekable {
