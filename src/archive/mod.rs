@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod array;
+mod arrays;
 mod copy;
 mod direct;
 mod entry;

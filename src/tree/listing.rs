@@ -246,6 +246,10 @@ impl Listing {
         self.names.get(usize::try_from(index).ok()?)
     }
 
+    pub(super) fn is_array(&self, index: u64) -> bool {
+        self.get(index).is_some_and(|child| matches!(child.what, What::Npy(..)))
+    }
+
     pub(super) fn find(&self, name: &[u8]) -> Option<u64> {
         self.names.find(name).map(to_u64)
     }

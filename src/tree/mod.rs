@@ -100,6 +100,14 @@ impl EntryNames {
             Children::IndexedDir(_) | Children::Numbered(_) => None,
         }
     }
+
+    /// Whether the entry at `position` is an array: the `.npy` that the tree adds to a file of known element type.
+    pub fn is_array(&self, position: u64) -> bool {
+        match &self.0.children {
+            Children::Listed(listing) => listing.is_array(position),
+            Children::IndexedDir(_) | Children::Numbered(_) => false,
+        }
+    }
 }
 
 /// An open directory; see [`Tree::open_dir`].
