@@ -19,6 +19,8 @@ use crate::source::{CacheDir, RemoteOptions};
 
 /// Disk space for decoded data that does not fit in memory.
 const SPILL: u64 = 4 << 30;
+/// Memory for structure and for decoding that `cache=` does not go below, within the 64 MiB that everything else has.
+const STRUCTURE: u64 = 1 << 20;
 /// Maximum Zstandard window size.
 const WINDOW: u64 = 128 << 20;
 /// Maximum number of decoding threads.
@@ -263,7 +265,7 @@ impl Options {
     /// The memory and disk space for decoded data, of one archive or of several.
     pub(crate) fn account(&self) -> Account {
         // The cache always keeps a quarter of its budget, so that both together stay within it.
-        Account::new(self.cache_size() / 4 * 3, self.spill.unwrap_or(SPILL))
+        Account::new((self.cache_size() / 4 * 3).max(STRUCTURE), self.spill.unwrap_or(SPILL))
     }
 
     /// Options for the formats: the applicable user options, and the run-time objects of one archive.

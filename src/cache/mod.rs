@@ -263,7 +263,8 @@ impl Cache {
             blob.decode(piece, &mut bytes)?;
             Ok(Arc::new(bytes))
         });
-        let result = decoded.and_then(|piece| self.unchanged().map(|()| piece));
+        // What a changed source decodes to, or fails with, is not of the one that was opened.
+        let result = self.unchanged().and(decoded);
         let result = Self::check_gate(blob, piece, result);
         self.complete(flight, (blob.id(), piece), epoch, &result, deliver);
         result
@@ -284,7 +285,7 @@ impl Cache {
             blob.decode_many(*first, &mut pieces)?;
             Ok(buffers.into_iter().map(|(_, bytes)| Arc::new(bytes)).collect::<Vec<Piece>>())
         });
-        match decoded.and_then(|pieces| self.unchanged().map(|()| pieces)) {
+        match self.unchanged().and(decoded) {
             Ok(pieces) => row.iter().zip(pieces).for_each(|((piece, flight), bytes)| {
                 let result = Self::check_gate(blob, *piece, Ok(bytes));
                 self.complete(flight, (blob.id(), *piece), epoch, &result, Deliver::Here);

@@ -152,11 +152,6 @@ impl Input {
         Ok(Self { path: source.path().to_path_buf(), source: Some(source), dir: None, head })
     }
 
-    /// Whether it is on a server.
-    fn is_far(&self) -> bool {
-        matches!(self.dir, Some(Place::Remote(_)))
-    }
-
     /// The file, for formats that are never directories.
     ///
     /// # Errors

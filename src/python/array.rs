@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fzmfs::Steps;
-use numpy::PyReadwriteArray1;
+use numpy::{PyArray1, PyArrayMethods, PyReadwriteArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -79,8 +79,9 @@ impl Array {
         &self,
         py: Python<'_>,
         steps: Vec<(u64, u64, u64)>,
-        mut buffer: PyReadwriteArray1<'_, u8>,
+        buffer: &Bound<'_, PyArray1<u8>>,
     ) -> PyResult<()> {
+        let mut buffer = writable(buffer)?;
         let (array, bytes) = (self.owned.get()?, target(&mut buffer)?);
         let mut steps: Vec<Steps> =
             steps.into_iter().map(|(start, count, step)| Steps { start, count, step }).collect();
@@ -112,6 +113,12 @@ fn in_parts(steps: &mut [Steps], chunks: &[u64], bytes: &mut [u8], read: &mut Re
     }
     steps[d] = all;
     Ok(())
+}
+
+/// `buffer` for writing, until the result is dropped.
+pub(crate) fn writable<'a>(buffer: &Bound<'a, PyArray1<u8>>) -> PyResult<PyReadwriteArray1<'a, u8>> {
+    let refused = |_| PyValueError::new_err("the memory is read-only, or another thread is reading into it");
+    buffer.try_readwrite().map_err(refused)
 }
 
 /// The memory of `buffer`.

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fzmfs::{Device, Options, Verify, shown};
-use numpy::PyReadwriteArray1;
+use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
-use crate::array::{Array, PART, target};
+use crate::array::{Array, PART, target, writable};
 use crate::failure::raised;
 use crate::listing;
 use crate::opened::Opened;
@@ -105,6 +105,14 @@ impl Archive {
         Ok(self.archive.get()?.identity())
     }
 
+    /// When the container was modified, in seconds since 1970.
+    #[getter]
+    fn modified(&self) -> PyResult<f64> {
+        let sources = self.archive.get()?.container().sources();
+        let (seconds, nanoseconds) = sources.first().map_or((0, 0), |source| source.mtime());
+        Ok(seconds as f64 + nanoseconds as f64 / 1e9)
+    }
+
     /// `info.json`.
     fn info(&self, py: Python<'_>) -> PyResult<String> {
         self.run(py, |archive| archive.info().map(|info| info.to_json().to_string()))
@@ -112,12 +120,12 @@ impl Archive {
 
     /// The names of the arrays, each with the path of its file.
     fn arrays(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
-        self.run(py, listing::arrays)
+        self.run(py, fzmfs::Archive::arrays)
     }
 
     /// The entries of the directory `path`, or of all below it, part by part: path, kind, and size where that is known.
     fn walk(&self, py: Python<'_>, path: &str, below: bool) -> PyResult<Walk> {
-        self.run(py, |archive| Walk::new(archive, path, below, self.source.clone()))
+        self.run(py, |archive| Walk::new(archive, path, below, (self.archive.clone(), self.source.clone())))
     }
 
     /// The kind and the size of what is at `path`.
@@ -197,7 +205,8 @@ impl File {
     }
 
     /// Fills `buffer`, an array of bytes, from `offset` on; the file must have as many.
-    fn read_into(&self, py: Python<'_>, offset: u64, mut buffer: PyReadwriteArray1<'_, u8>) -> PyResult<()> {
+    fn read_into(&self, py: Python<'_>, offset: u64, buffer: &Bound<'_, PyArray1<u8>>) -> PyResult<()> {
+        let mut buffer = writable(buffer)?;
         let (file, bytes) = (self.owned.get()?, target(&mut buffer)?);
         let mut at = offset;
         for part in bytes.chunks_mut(PART) {

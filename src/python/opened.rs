@@ -21,14 +21,22 @@ impl Opened {
     pub(crate) fn get(&self) -> PyResult<&fzmfs::Archive> {
         self.0.get()
     }
-}
 
-impl Drop for Opened {
-    fn drop(&mut self) {
+    /// Ends it, once.
+    fn end(&mut self) {
         let held = self.get().map_or(0, |archive| archive.cache().stats().held);
         self.0.end();
         if held > LEFT {
             huge_pages::give_back();
         }
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // It may wait for a disk and for threads, which other threads of Python need not.
+        Python::try_attach(|py| py.detach(|| self.end()));
+        // An interpreter that ends is no longer there for that.
+        self.end();
     }
 }

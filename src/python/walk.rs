@@ -1,27 +1,30 @@
 //! Listing part by part: a directory may have more entries than there is memory for.
 #![forbid(unsafe_code)]
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fzmfs::{Archive, Entries, Result};
 use pyo3::prelude::*;
 
 use crate::failure::raised;
 use crate::listing::{self, Row};
+use crate::opened::Opened;
 use crate::owned::Owned;
 
 /// The remaining entries of a directory, or of all below it.
 #[pyclass(frozen, module = "fzmfs._native")]
 pub(crate) struct Walk {
     entries: Owned<Mutex<Entries>>,
+    _archive: Arc<Opened>,
     source: String,
 }
 
 impl Walk {
     /// The entries of the directory `path` of `archive`, or of all below it.
-    pub(crate) fn new(archive: &Archive, path: &str, below: bool, source: String) -> Result<Self> {
+    pub(crate) fn new(archive: &Archive, path: &str, below: bool, of: (Arc<Opened>, String)) -> Result<Self> {
         let entries = if below { archive.walk(path) } else { archive.list(path) }?;
-        Ok(Self { entries: Owned::new(Mutex::new(entries)), source })
+        let (opened, source) = of;
+        Ok(Self { entries: Owned::new(Mutex::new(entries)), _archive: opened, source })
     }
 }
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import mmap
 import pickle
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import DATA
+from conftest import DATA, PATIENCE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numcodecs.zstd import Zstd
 
 import fzmfs
 from fzmfs import _dtype
@@ -167,6 +170,63 @@ def test_read_into_takes_every_writable_buffer(b2nd: str) -> None:
             array.read_into(buffer, np.s_[1:3])
     with pytest.raises(ValueError):
         array.read_into(bytearray(len(want)), np.s_[2:0:-1])
+
+
+def test_objects_are_never_filled_with_bytes(b2nd: str) -> None:
+    array = fzmfs.open(b2nd)["data"]
+    objects = np.empty(array.shape, object)
+    fields = np.zeros(array.size, [("Object", "i4"), ("b", "O")])
+    for buffer in (objects, fields, (ctypes.py_object * array.size)()):
+        with pytest.raises(TypeError, match="Python objects"):
+            array.read_into(buffer)
+    assert all(each is None for each in objects.flat)
+    for_bytes = np.zeros(array.size, [("Other", "<f4")])
+    assert array.read_into(for_bytes) == array.nbytes and same(for_bytes["Other"].reshape(array.shape), array[...])
+    assert array.read(out=objects) is objects and (objects == array[...]).all()
+
+
+def test_memory_with_rules_of_its_own_is_refused(b2nd: str) -> None:
+    array = fzmfs.open(b2nd)["data"]
+    for out in (np.matrix(np.empty((3, 7), "f4")), np.ma.masked_array(np.empty((3, 7), "f4"), mask=True)):
+        with pytest.raises(TypeError, match="without a mask and no matrix"):
+            array.read(np.s_[0, 0, 0], out=out)
+
+
+def test_memory_that_another_thread_fills_is_refused(b2nd: str) -> None:
+    array = fzmfs.open(b2nd)["data"]
+    out = np.empty(array.shape, array.dtype)
+    refused = []
+
+    def fill() -> None:
+        while not refused:
+            try:
+                array.read(out=out)
+            except ValueError as error:
+                refused.append(str(error))
+
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=fill) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+    finally:
+        sys.setswitchinterval(switch)
+    assert "another thread is reading into it" in refused[0] and same(array.read(out=out), array[...])
+
+
+def test_a_capsule_that_numpy_refuses_decodes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "broken.zst"
+    path.write_bytes(Zstd(level=1, checksum=True).encode(bytes(4096))[:-1] + b"?")
+    array = fzmfs.open(path, dtype="f4")["data"]
+    for wrong in ({"stream": 1}, {"dl_device": (2, 0)}, {"copy": False}):
+        with pytest.raises((BufferError, RuntimeError, ValueError, TypeError)) as caught:
+            array.__dlpack__(**wrong)
+        assert not isinstance(caught.value, OSError)
+    with pytest.raises(fzmfs.Error):
+        array.__dlpack__(max_version=(1, 0))
 
 
 def test_numpy_takes_an_array(b2nd: str) -> None:

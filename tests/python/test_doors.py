@@ -31,7 +31,7 @@ try:
 except ImportError as error:
     print(error)
 """
-    assert run(code) == "fzmfs.zarr_store needs zarr-python 3 or later: pip install 'fzmfs[zarr]'\n"
+    assert run(code) == "fzmfs.zarr_store needs zarr-python 3.1.3 or later: pip install 'fzmfs[zarr]'\n"
 
 
 def test_the_other_packages_find_fzmfs_by_its_entry_points() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import shutil
 import threading
+from datetime import datetime, timezone
 from pathlib import Path
 
 import fsspec
@@ -60,6 +62,39 @@ def test_sizes_that_only_decoding_tells_are_found_where_they_are_asked_for() -> 
     link = listed["v07-nosize-nocheck"]
     assert link["islink"] and link["type"] == "file"
     assert fs.info(link["name"])["size"] == fs.info("data.raw")["size"] and fs.cat(link["name"]) == fs.cat("data.raw")
+
+
+def test_files_are_as_old_as_the_container(b2nd: str, tmp_path: Path) -> None:
+    path = shutil.copy(b2nd, tmp_path / "x.b2nd")
+    os.utime(path, (1, 1_700_000_000.25))
+    fs = fsspec.filesystem("fzmfs", fo=path)
+    assert fs.modified("data.raw") == datetime(2023, 11, 14, 22, 13, 20, 250_000, tzinfo=timezone.utc)
+    with pytest.raises(FileNotFoundError):
+        fs.modified("data.rew")
+
+
+def test_nothing_is_made_or_removed(b2nd: str) -> None:
+    fs = fsspec.filesystem("fzmfs", fo=b2nd)
+    for use in (
+        lambda: fs.mkdir("x"),
+        lambda: fs.makedirs("x/y", exist_ok=True),
+        lambda: fs.rmdir("chunks"),
+        lambda: fs.rm("data.raw"),
+        lambda: fs.rm_file("data.raw"),
+        lambda: fs.cp_file("data.raw", "x"),
+        lambda: fs.touch("x"),
+        lambda: fs.pipe_file("x", b""),
+    ):
+        with pytest.raises(OSError, match="read-only"):
+            use()
+
+
+@pytest.mark.parametrize("cache", ["blockcache", "filecache", "simplecache"])
+def test_the_caches_of_fsspec_keep_its_files(cache: str, b2nd: str, tmp_path: Path) -> None:
+    chain = f"{cache}::fzmfs://data.raw::file://{b2nd}"
+    for _ in range(2):
+        with fsspec.open(chain, **{cache: {"cache_storage": str(tmp_path)}}) as file:
+            assert file.read() == fzmfs.open(b2nd).read("data.raw")
 
 
 def test_a_directory_with_too_many_entries_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import concurrent.futures
+import errno
 import gc
 import multiprocessing
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +90,53 @@ def test_after_a_fork_a_changed_source_is_an_error(tmp_path: Path) -> None:
     process.start()
     process.join(PATIENCE)
     assert process.exitcode == 0
+
+
+@pytest.mark.parametrize(
+    "work",
+    ["array[0:3]", "array[...]", "archive.info", "archive.files()", "archive.verify(lambda *_: None)", "fzmfs.open(path).close()"],
+)
+def test_a_process_ends_while_daemon_threads_are_in_a_call(work: str) -> None:
+    code = f"""
+import fzmfs, threading
+path = {B2ND!r}
+archive = fzmfs.open(path)
+array = archive["data"]
+begun = threading.Barrier(5)
+def go_on():
+    {work}
+    begun.wait()
+    while True:
+        {work}
+for _ in range(4):
+    threading.Thread(target=go_on, daemon=True).start()
+begun.wait()
+"""
+    # Wherever in a call they are.
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_lack_of_descriptors_is_called_so() -> None:
+    code = f"""
+import fzmfs, os, resource
+def read():
+    fzmfs.open({str(DATA / "blosc2/n22_sframe_b2nd.b2nd")!r}, threads=1)["data"][...]
+read()
+failed = set()
+for limit in range(1, 100):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, 100))
+    try:
+        read()
+    except fzmfs.Error as error:
+        failed.add(error.errno)
+    else:
+        break
+print(limit < 99, failed)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stdout == f"True {{{errno.EMFILE}}}\n", done.stderr
 
 
 def resident() -> int:

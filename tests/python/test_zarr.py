@@ -80,6 +80,8 @@ def test_the_store_reads_keys_and_ranges_as_the_archive_does(b2nd: str) -> None:
         (SuffixByteRequest(size + 1), whole),
     ):
         assert get(store, key, part) == want, part
+    with pytest.raises((ValueError, TypeError), match="Unexpected byte_range, got"):
+        get(store, key, (0, 5))
     prototype = default_buffer_prototype()
     parts = run(store.get_partial_values(prototype, [(key, RangeByteRequest(0, 4)), ("no", None), (key, None)]))
     assert [p and p.to_bytes() for p in parts] == [whole[:4], None, whole]
@@ -120,10 +122,20 @@ def test_the_store_is_read_only(b2nd: str) -> None:
         with pytest.raises(ValueError, match="read-only"):
             run(write)
     assert store.with_read_only(True) == store
-    with pytest.raises(ValueError, match="read-only"):
+    with pytest.raises(NotImplementedError, match="read-only"):
         store.with_read_only(False)
+    for write in (lambda: store.set_sync("x", None), lambda: store.delete_sync("zarr.json")):
+        with pytest.raises(ValueError, match="read-only"):
+            write()
     with pytest.raises(ValueError):
         zarr.open_group(store, mode="r+")["data"][0] = 1
+
+
+def test_zarr_reads_without_an_event_loop_where_it_can(b2nd: str) -> None:
+    store = fzmfs.zarr_store(b2nd)
+    supports = getattr(zarr.abc.store, "_store_supports_sync_io", None)
+    assert supports is None or supports(store)
+    assert get(store, "zarr.json") == store.get_sync("zarr.json").to_bytes() and store.get_sync("none") is None
 
 
 def test_stores_are_equal_if_they_show_the_same_and_pickle(b2nd: str, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ mod stream_error;
 use std::sync::Arc;
 
 use crate::bytes::FileOffset;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::source::Place;
 
 use super::{Container, Format, Input, Options};
@@ -72,10 +72,8 @@ fn detect(input: &Input) -> bool {
     match &input.source {
         None => match input.dir.as_ref().map(|dir| dir.source(INDEX)) {
             Some(Ok(index)) => Frames::is_frame(&index, FileOffset(0)),
-            // An index exists but cannot be opened; opening the container reports why.
-            Some(Err(e)) => {
-                matches!(e.kind(), Kind::Unsupported(_)) || input.is_far() && !matches!(e.kind(), Kind::NotFound)
-            }
+            // An index may exist but cannot be opened; opening the container reports why.
+            Some(Err(e)) => e.errno() != libc::ENOENT,
             None => false,
         },
         Some(source) => {

@@ -39,7 +39,7 @@ On an NVIDIA GPU, FZM arrays are decoded there and stay there::
 
 The same without a mount and without a copy, in other packages::
 
-    zarr.open_group(fzmfs.zarr_store("run.b2nd"), mode="r")       # zarr-python, 3 or later
+    zarr.open_group(fzmfs.zarr_store("run.b2nd"), mode="r")       # zarr-python, 3.1.3 or later
     xarray.open_dataset("run.b2nd", engine="fzmfs", chunks={})    # lazy; with Dask if chunks are given
     dask.array.from_array(fzmfs.open("run.b2nd")["data"])         # in chunks that suit the container
     fsspec.open("fzmfs://data.raw::file:///data/run.fzm")         # files, as a mount shows them
@@ -52,18 +52,18 @@ again) and used after a fork. What is broken or has changed raises :class:`fzmfs
 
 from __future__ import annotations
 
+import errno
 import operator
 import os
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 
-import numpy
-
 from ._archive import Archive, Entry, Verified
 from ._array import Array
 from ._cuda import CudaArray
 from ._doors import zarr_store
-from ._errors import Error
+from ._dtype import given_type
+from ._errors import Error, MissingError
 
 __all__ = ["Archive", "Array", "CudaArray", "Entry", "Error", "Verified", "open", "zarr_store"]
 
@@ -95,7 +95,10 @@ def open(
     """Opens the container ``source``: a file, the directory of a sparse Blosc2 frame, or a URL. Decodes nothing.
 
     Of an object on a server (``https://``, ``http://``, ``s3://BUCKET/KEY``) only the ranges that are needed are fetched,
-    of the version that is there now. Credentials come from the environment, as the tools of AWS take them.
+    of the version that is there now. Credentials come from the environment, as the tools of AWS take them. A password or a
+    signature in ``source`` is in no message, but in what a pickle of the archive, its arrays and its stores, and
+    ``to_json`` and ``storage_options`` of fsspec, hold: with credentials in the environment of each process they hold
+    none. Loading a pickle opens what it names: load only those that you trust.
 
     The options are those of the command line. Sizes are bytes, or text with a suffix: ``"64M"``.
 
@@ -109,7 +112,8 @@ def open(
         gpu_memory: the most to use on a GPU.
         format: by name, instead of detecting it.
         dict: dictionary files of ZXC or Zstandard; chosen by their ids.
-        dtype: the element type, for containers without one: whatever ``numpy.dtype`` takes.
+        dtype: the element type, for containers without one: whatever ``numpy.dtype`` takes, with ``"bfloat16"`` and the
+            8-bit floats of ml_dtypes.
         shape: the shape, for containers without one, slowest dimension first.
         window: the most memory that a Zstandard window may take.
         timeout: seconds for which a server that fails is asked again before a read fails; 30 by default.
@@ -118,7 +122,8 @@ def open(
         remote_cache: keep what is fetched in this directory, compressed as it is; ``"DIR:SIZE"`` limits its size.
 
     Raises:
-        fzmfs.Error: it cannot be opened, or is broken; ``kind``, ``field`` and ``offset`` say where.
+        fzmfs.Error: it cannot be opened, or is broken; ``kind``, ``field`` and ``offset`` say where. It is a
+            FileNotFoundError too if there is nothing at ``source``.
         ValueError: an option has no such value.
     """
     if threads is not None and threads < 1:
@@ -132,7 +137,7 @@ def open(
         "gpu_memory": _bytes("gpu_memory", gpu_memory),
         "format": format,
         "dict": None if dict is None else _paths(dict),
-        "dtype": None if dtype is None else _descr(dtype),
+        "dtype": None if dtype is None else given_type(dtype),
         "shape": None if shape is None else _sizes(shape),
         "window": _bytes("window", window),
         "timeout": None if timeout is None else _seconds(timeout),
@@ -141,14 +146,13 @@ def open(
         "remote_cache": None if remote_cache is None else _directory(remote_cache),
     }
     options = {name: value for name, value in given.items() if value is not None}
-    return Archive(os.fsdecode(source), options)
-
-
-def _descr(given: object) -> str:
-    dtype = numpy.dtype(given)  # type: ignore[call-overload]
-    if dtype.hasobject or not dtype.itemsize:
-        raise ValueError(f"dtype: {dtype} is no type of bytes in a file")
-    return str(dtype.descr) if dtype.names else str(dtype.str)
+    try:
+        return Archive(os.fsdecode(source), options)
+    except Error as error:
+        if error.errno != errno.ENOENT:
+            raise
+        why = str(error.strerror)
+        raise MissingError(errno.ENOENT, why, error.filename, error.kind, error.field, error.offset) from None
 
 
 def _sizes(shape: int | tuple[int, ...] | list[int]) -> list[int]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from . import _native, _show
 from ._array import Array
+from ._dtype import native_type
 from ._errors import Error
 
 if TYPE_CHECKING:
@@ -54,6 +55,12 @@ class Verified(NamedTuple):
     """Bytes that the checks covered."""
 
 
+def _open(source: str, options: dict[str, Any]) -> _native.Archive:
+    if "dtype" in options:
+        options = {**options, "dtype": native_type(options["dtype"])}
+    return _native.Archive(source, **options)
+
+
 class Archive(Mapping[str, Array]):
     """An open container: a mapping of names to lazy arrays. :func:`fzmfs.open` makes it.
 
@@ -68,15 +75,16 @@ class Archive(Mapping[str, Array]):
 
     def __init__(self, source: str, options: dict[str, Any], identity: str | None = None) -> None:
         self._options = options
-        self._opened: _native.Archive | None = _native.Archive(source, **options)
+        self._opened: _native.Archive | None = _open(source, options)
         self._generation = _forks
         self._identity = self._opened.identity
         self._source = self._opened.path
-        # What opens it again. A relative path would be another file in another directory.
-        self._again = source if "://" in source else self._source
+        # What opens it again. A relative path would be another file in another directory; what may be secret in a URL is
+        # not in `_source`.
+        self._again = self._source if os.path.isabs(self._source) else source
         self._paths: dict[str, str] | None = None
         # Those that keep it open.
-        self._arrays: weakref.WeakSet[Array] = weakref.WeakSet()
+        self._arrays: set[weakref.ref[Array]] = set()
         # The same, opened for a GPU of that number.
         self._on_gpus: dict[int, Archive] = {}
         if identity is not None:
@@ -87,8 +95,9 @@ class Archive(Mapping[str, Array]):
     def close(self) -> None:
         """Closes it. Further use raises ValueError. Closing it again does nothing."""
         self._opened = None
-        for array in list(self._arrays):
-            array._native = None
+        for known in self._arrays.copy():
+            if (array := known()) is not None:
+                array._native = None
         for archive in self._on_gpus.values():
             archive.close()
 
@@ -113,6 +122,12 @@ class Archive(Mapping[str, Array]):
 
         return token(self)
 
+    def _keep(self, array: Array) -> None:
+        """Closes ``array`` with this archive. Nothing here is interrupted by other threads."""
+        self._arrays.add(weakref.ref(array, self._arrays.discard))
+        if self._opened is None:
+            array._native = None
+
     def _check_open(self) -> None:
         if self._opened is None:
             raise ValueError("the archive is closed")
@@ -121,7 +136,7 @@ class Archive(Mapping[str, Array]):
         """The generation of what is open now; opens the source again in a forked process."""
         if self._generation != _forks and self._opened is not None:
             # What the parent process opened is neither used nor dropped here: its threads are not there.
-            self._opened = _native.Archive(self._again, **self._options)
+            self._opened = _open(self._again, self._options)
             self._generation = _forks
             self._expect(self._identity)
         return self._generation
@@ -173,13 +188,13 @@ class Archive(Mapping[str, Array]):
         return array
 
     def __getitem__(self, name: str) -> Array:
-        path = self._names().get(name)
+        path = self._names().get(name) if isinstance(name, str) else None
         if path is None:
             raise KeyError(_show.missing(name, list(self._names())))
         return Array(self, name, path, self._array(path))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._names()
+        return isinstance(name, str) and name in self._names()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +44,7 @@ class Array:
         self._native: Native | None = native
         self._generation = archive._generation
         self._shape: tuple[int, ...] = tuple(native.shape)
-        self._added = added_name(native.descr, native.type_name)
+        self._added = added_name(native.descr, native.type_name or archive._options.get("dtype"))
         try:
             self._dtype = numpy_dtype(native.descr, self._added)
         except (ValueError, TypeError) as error:
@@ -51,7 +52,7 @@ class Array:
             raise Error(errno.EIO, why, archive.source, "unsupported", "dtype") from None
         self._stored: int = native.stored
         self._chunks: tuple[int, ...] | None = None
-        archive._arrays.add(self)
+        archive._keep(self)
 
     @property
     def name(self) -> str:
@@ -135,8 +136,8 @@ class Array:
         """
         if out is None:
             return self[index]
-        if not isinstance(out, np.ndarray):
-            raise TypeError("out must be a numpy.ndarray; read_into fills other memory")
+        if not isinstance(out, np.ndarray) or isinstance(out, (np.matrix, np.ma.MaskedArray)):
+            raise TypeError("out must be a numpy.ndarray, without a mask and no matrix; read_into fills other memory")
         want = chosen(index, self._shape)
         if out.shape != want.shape:
             raise ValueError(f"out has the shape {out.shape}, and the elements {want.shape}")
@@ -159,7 +160,11 @@ class Array:
         if want.flips is not None:
             raise ValueError("read_into reads forwards: use read(index, out=...) for negative steps")
         count = math.prod(want.counts) * self._dtype.itemsize
-        target = np.frombuffer(buffer, np.uint8) if memoryview(buffer).nbytes else np.empty(0, np.uint8)
+        view = memoryview(buffer)
+        # Between colons are names of fields.
+        if "O" in re.sub(":[^:]*:", "", view.format):
+            raise TypeError("the buffer holds Python objects, and no bytes")
+        target = np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
         if target.size < count:
             raise ValueError(f"the buffer has {target.size} bytes, and the elements {count}")
         if not target.flags.writeable:
@@ -202,6 +207,8 @@ class Array:
         """
         if options.pop("copy", None) is False:
             raise BufferError("the elements are decoded, which makes a copy")
+        # What NumPy refuses, it refuses before all is decoded.
+        capsule(np.empty(0, self._dtype), self._added, options)
         return capsule(self.__array__(), self._added, options)
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -45,11 +45,18 @@ def capsule(array: Any, added: str | None, options: dict[str, Any]) -> Any:
     """
     code = _CODES.get(added or "")
     if code is None:
-        return array.__dlpack__(**options)
+        return _of_numpy(array, options)
     integers = array.view(np.uint16 if array.dtype.itemsize == 2 else np.uint8)
-    made = integers.__dlpack__(**options)
+    made = _of_numpy(integers, options)
     ctypes.c_uint8.from_address(_tensor(made) + _CODE).value = code
     return made
+
+
+def _of_numpy(array: Any, options: dict[str, Any]) -> Any:
+    # NumPy before 2.1 only has capsules without a version, which all that ask for a later one have to take.
+    if np.lib.NumpyVersion(np.__version__) < "2.1.0":
+        options = {name: options[name] for name in options if name != "max_version"}
+    return array.__dlpack__(**options)
 
 
 def moved_to(device: tuple[int, int], made: Any) -> Any:

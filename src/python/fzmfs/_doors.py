@@ -54,13 +54,13 @@ def zarr_store(source: str | os.PathLike[str] | Archive, **options: Any) -> Zarr
         **options: those of :func:`fzmfs.open`.
 
     Raises:
-        ImportError: zarr-python 3 is not installed.
+        ImportError: zarr-python 3.1.3 or later is not installed.
         fzmfs.Error: ``source`` cannot be opened, is broken, or has no element types.
     """
     try:
         from ._zarr import ZarrStore
     except ImportError as error:
-        why = "fzmfs.zarr_store needs zarr-python 3 or later: pip install 'fzmfs[zarr]'"
+        why = "fzmfs.zarr_store needs zarr-python 3.1.3 or later: pip install 'fzmfs[zarr]'"
         raise ImportError(why, name=error.name, path=error.path) from error
     archive, owned = opened(source, options)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 from typing import Any
 
@@ -19,11 +20,39 @@ _ADDED = {
     "f8_e5m2fnuz": "float8_e5m2fnuz",
     "f8_e8m0": "float8_e8m0fnu",
 }
+_NAMES = frozenset(_ADDED.values())
+
+
+def given_type(given: object) -> str:
+    """The element type that a user gives: its ``descr``, or its name in ml_dtypes.
+
+    Raises:
+        ValueError: elements in a file have no such type.
+        TypeError: neither NumPy nor ml_dtypes has it.
+    """
+    if isinstance(given, str) and given in _NAMES:
+        with contextlib.suppress(ImportError):
+            import ml_dtypes  # noqa: F401  which adds them to NumPy
+    dtype = np.dtype(given)  # type: ignore[call-overload]
+    if dtype.name in _NAMES:
+        return str(dtype.name)
+    descr = dtype.descr if dtype.names else dtype.str
+    # A shape of its own, and types that others add to NumPy, are lost there.
+    if dtype.hasobject or not dtype.itemsize or np.lib.format.descr_to_dtype(descr) != dtype:
+        raise ValueError(f"dtype: {dtype} is no type of elements in a file")
+    return str(descr)
+
+
+def native_type(given: str) -> str:
+    """The ``descr`` of what :func:`given_type` returns."""
+    return ("<V2" if given == "bfloat16" else "|V1") if given in _NAMES else given
 
 
 def added_name(descr: str, name: str | None) -> str | None:
-    """The name in ml_dtypes of what the container calls ``name``, of this ``descr``; ``None`` if NumPy has the type."""
-    return _ADDED.get(name or "") if descr in ("|V1", "|V2", "<V2") else None
+    """The name in ml_dtypes of what the container, or the user, calls ``name``, of this ``descr``; ``None`` if NumPy has
+    the type."""
+    name = name or ""
+    return _ADDED.get(name, name if name in _NAMES else None) if descr in ("|V1", "|V2", "<V2") else None
 
 
 @functools.lru_cache(maxsize=256)

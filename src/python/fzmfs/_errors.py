@@ -42,3 +42,11 @@ class Error(OSError):
 
     def __str__(self) -> str:
         return f"{self.filename}: {self.strerror}" if self.filename else str(self.strerror)
+
+
+class MissingError(Error, FileNotFoundError):
+    """There is no file or object to open.
+
+    Only :func:`fzmfs.open` raises it. What is missing later is damage: packages take a FileNotFoundError of a read for a
+    chunk that was never written, and its elements for zeros.
+    """

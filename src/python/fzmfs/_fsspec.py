@@ -6,6 +6,7 @@ import errno
 import inspect
 import io
 import os
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import fsspec  # type: ignore[import-untyped]
@@ -115,6 +116,15 @@ class FileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
         except Error as error:
             raise _translated(error, path) from None
 
+    def modified(self, path: str) -> datetime:
+        """When the container was modified, in UTC: what tells a cache that its copy is old.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+        self._at(path)
+        return datetime.fromtimestamp(self.archive._reader().modified, timezone.utc)
+
     # Content
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
@@ -132,6 +142,14 @@ class FileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
             raise OSError(errno.EROFS, "containers are read-only", path)
         return File(self, self._strip_protocol(path))
 
+    # Writing
+
+    def mkdir(self, path: str, *_: Any, **__: Any) -> None:
+        """Raises OSError: containers are read-only."""
+        raise OSError(errno.EROFS, "containers are read-only", path)
+
+    makedirs = rmdir = cp_file = rm_file = _rm = mkdir
+
     def _file(self, path: str) -> _native.File:
         path = self._strip_protocol(path)
         try:
@@ -141,7 +159,25 @@ class FileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
 
 
 class File(io.BufferedReader):
-    """An open file of a container, with its path as ``name``, and its ``size``."""
+    """An open file of a container, with its path as ``name``, and its ``size``.
+
+    ``blocksize`` is the bytes that it reads ahead, in which the file system ``blockcache`` of fsspec keeps it.
+    """
+
+    blocksize = _BUFFER
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return super().closed
+
+    @closed.setter
+    def closed(self, _: bool) -> None:
+        # That file system sets it of a file that it has closed.
+        pass
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        return self.fs.cat_file(self.path, start, end)
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         raw = _Raw(fs, path)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 import difflib
 import html
 import urllib.parse
 from typing import TYPE_CHECKING, Any
 
+from ._picture import image, preview
+
 if TYPE_CHECKING:
     from ._archive import Archive
     from ._array import Array
 
-# Elements of a preview along each of the last two dimensions, arrays of a listing, bytes of a picture.
+# Elements of a preview along each of the last two dimensions, arrays of a listing, bytes of a picture that is read.
 _SIDE = 6
 _LISTED = 50
-_PICTURE = 1 << 20
+_PICTURE = 2 << 20
 
 
 def unescaped(name: str) -> str:
@@ -34,11 +35,11 @@ def text(name: str) -> str:
     return html.escape("".join(c if c.isprintable() else repr(c)[1:-1] for c in name))
 
 
-def missing(name: str, names: list[str]) -> str:
+def missing(name: object, names: list[str]) -> str:
     """Why there is no array ``name``."""
     if not names:
         return f"no array {name!r}: this container has no element types; give dtype= (and shape=), or use read()"
-    near = difflib.get_close_matches(name, names, n=3) or names[:5]
+    near = (difflib.get_close_matches(name, names, n=3) if isinstance(name, str) else []) or names[:5]
     more = f" and {len(names) - len(near)} more" if len(names) > len(near) else ""
     return f"no array {name!r}; there are {', '.join(map(repr, near))}{more}"
 
@@ -94,7 +95,7 @@ def archive(of: Archive) -> str:
         arrays += "<tr>" + "".join(f"<td>{cell}</td>" for cell in [text(name), *map(html.escape, cells)]) + "</tr>"
     heads = "".join(f"<th>{head}</th>" for head in ("array", "shape", "type", "decoded"))
     arrays = arrays and f"<table><tr>{heads}</tr>{arrays}</table>"
-    return f"<div><b>fzmfs.Archive</b>{_table(rows)}{arrays}{_pipeline(of)}{_preview(of)}</div>"
+    return f"<div><b>fzmfs.Archive</b>{_table(rows)}{arrays}{_pipeline(of, info)}{_preview(of)}</div>"
 
 
 def _ratio(decoded: int, stored: object) -> str:
@@ -115,22 +116,21 @@ def _table(rows: list[tuple[str, str]]) -> str:
 def _elements(of: Array) -> str:
     if not of.size or of.itemsize > 64:
         return ""
-    # The first elements of the last two dimensions; of the others the middle.
-    index = tuple(n // 2 for n in of.shape[:-2]) + (slice(_SIDE),) * min(of.ndim, 2)
+    # The first ones: for later ones, all before them may have to be decoded.
+    index = (0,) * (of.ndim - 2) + (slice(_SIDE),) * min(of.ndim, 2)
     try:
         return f"<pre>{html.escape(str(of[index]))}</pre>"
     except OSError as error:
         return f"<pre>{html.escape(str(error))}</pre>"
 
 
-def _pipeline(of: Archive) -> str:
-    # Of our own making, with every name in it escaped.
-    return _picture(of, "pipeline.svg").decode("utf-8", "replace")
+def _pipeline(of: Archive, info: dict[str, Any]) -> str:
+    # Only of this format is it ours; elsewhere it may be a file of that name, by whoever made the container.
+    return image("pipeline", "svg+xml", _picture(of, "pipeline.svg")) if info.get("format") == "fzm" else ""
 
 
 def _preview(of: Archive) -> str:
-    png = base64.b64encode(_picture(of, "preview.png")).decode()
-    return f'<p><img alt="preview" style="max-width: 480px" src="data:image/png;base64,{png}"></p>' if png else ""
+    return preview(_picture(of, "preview.png")) if "data" in of else ""
 
 
 def _picture(of: Archive, path: str) -> bytes:

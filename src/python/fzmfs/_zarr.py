@@ -41,7 +41,7 @@ class ZarrStore(Store):
 
     def __init__(self, archive: Archive, *, owned: bool = False, read_only: bool = True) -> None:
         if not read_only:
-            raise ValueError("containers are read-only")
+            raise NotImplementedError("containers are read-only")
         super().__init__(read_only=True)
         archive._check_open()
         try:
@@ -85,7 +85,7 @@ class ZarrStore(Store):
         """The same store; it cannot be written to.
 
         Raises:
-            ValueError: ``read_only`` is false.
+            NotImplementedError: ``read_only`` is false.
         """
         return type(self)(self._archive, read_only=read_only)
 
@@ -208,6 +208,16 @@ class ZarrStore(Store):
         """Raises ValueError: the store is read-only."""
         self._check_writable()
 
+    # zarr-python calls the methods without an event loop only of stores that have all three.
+
+    def set_sync(self, key: str, value: Buffer) -> None:
+        """Raises ValueError: the store is read-only."""
+        self._check_writable()
+
+    def delete_sync(self, key: str) -> None:
+        """Raises ValueError: the store is read-only."""
+        self._check_writable()
+
 
 class _Memory:
     """Memory of values that nobody has any more, for the next ones: new pages cost nearly as much as decoding."""
@@ -250,6 +260,6 @@ def _bounds(part: ByteRequest | None, size: int) -> tuple[int, int]:
     elif isinstance(part, SuffixByteRequest):
         start, end = size - part.suffix, size
     else:
-        raise TypeError(f"{part!r} is no range of bytes")
+        raise TypeError(f"Unexpected byte_range, got {part!r}.")
     start = min(max(start, 0), size)
     return start, min(max(end, start), size)
