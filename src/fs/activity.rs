@@ -1,7 +1,18 @@
 //! What programs do with a mount: their requests and open files.
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A file that is open.
+#[derive(Debug)]
+pub(super) struct InUse(Arc<Activity>);
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.0.open_files.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// Counters of one mount.
 #[derive(Debug, Default)]
@@ -16,14 +27,10 @@ impl Activity {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a file that was opened.
-    pub(super) fn open(&self) {
+    /// Counts a file as open until the returned value is dropped: also when all of its container goes.
+    pub(super) fn open(self: &Arc<Self>) -> InUse {
         self.open_files.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts a file that was closed.
-    pub(super) fn close(&self) {
-        self.open_files.fetch_sub(1, Ordering::Relaxed);
+        InUse(self.clone())
     }
 
     /// Requests so far.

@@ -17,6 +17,10 @@ pub(super) fn detach(root: Pinned, point: &Path) -> io::Result<()> {
             drop(root);
             helper::umount(point, true)
         }
+        // Without /proc, which something may have been mounted over, only a path is left.
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ENOTCONN)) => {
+            root.detach_at(point)
+        }
         other => other,
     }
 }

@@ -279,7 +279,8 @@ impl Filesystem for Session {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, size, "read");
         self.0.activity.request();
         catch_panic(|| {
-            let open = self.0.open.read().unwrap_or_else(PoisonError::into_inner).get(&handle.0).cloned();
+            let open = self.0.open.read().unwrap_or_else(PoisonError::into_inner);
+            let open = open.get(&handle.0).map(|(open, _)| open.clone());
             match (open, &self.0.killed) {
                 (Some(open), None) => self.0.reader.read(&open, offset, size, reply),
                 (Some(open), Some(killed)) => {
@@ -305,9 +306,6 @@ impl Filesystem for Session {
         catch_panic(|| {
             let gone = self.0.open.write().unwrap_or_else(PoisonError::into_inner).remove(&handle.0);
             reply.ok();
-            if gone.is_some() {
-                self.0.activity.close();
-            }
             drop(gone);
         });
     }

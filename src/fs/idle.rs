@@ -50,6 +50,8 @@ impl Idle {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn steps(idle: &mut Idle, activity: &Activity) -> u32 {
@@ -69,10 +71,10 @@ mod tests {
 
     #[test]
     fn an_open_file_is_use_and_so_is_its_end() {
-        let (activity, mut idle) = (Activity::default(), Idle::new(Duration::from_secs(1)));
-        activity.open();
+        let (activity, mut idle) = (Arc::<Activity>::default(), Idle::new(Duration::from_secs(1)));
+        let open = activity.open();
         assert_eq!(steps(&mut idle, &activity), 100);
-        activity.close();
+        drop(open);
         assert_eq!(steps(&mut idle, &activity), STEPS);
     }
 }

@@ -22,6 +22,7 @@ use super::mountinfo::Table;
 use super::options::{Access, MountOptions};
 use super::pinned::Pinned;
 use super::{daemon_id, mount_lock, mountinfo, sys, umount};
+use crate::account;
 use crate::error::os_explain;
 use crate::failure::Failure;
 
@@ -64,10 +65,23 @@ pub(super) fn check_point(point: &Path) -> Result<Point, Failure> {
         Some(there) if there.kind == mountinfo::TYPE => return Err(already(point, there)),
         _ => {}
     }
+    if let Some(needed) = needed(&path) {
+        return Err(fail(format!("cannot be mounted on: fzmfs itself needs {}", needed.display())));
+    }
     let name = name.to_owned();
     // Needed after mounting, when it must not fail.
     directory.parent().map_err(refused)?;
     Ok(Point { directory, name, path })
+}
+
+/// What a mount on `path` would hide, or lie in, that must stay visible: `/proc` to undo the mount, the devices, the
+/// program itself, and its temporary files.
+fn needed(path: &Path) -> Option<PathBuf> {
+    let program = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_path_buf()));
+    let system = ["/proc", "/dev", "/sys"].map(PathBuf::from);
+    let all = system.into_iter().chain(program).chain([account::directory()]);
+    let mut all = all.map(|dir| dir.canonicalize().unwrap_or(dir));
+    all.find(|dir| dir.starts_with(path) || (dir == Path::new("/proc") && path.starts_with(dir)))
 }
 
 /// Checks that a mount point is not inside the directory that is to be served, which would then contain itself.
@@ -297,6 +311,19 @@ mod tests {
         assert!(missing.contains("no such directory"), "{missing}");
         assert!(check_point(Path::new("/")).unwrap_err().to_string().contains("cannot be mounted on"));
         assert_eq!(check_point(dir.path()).unwrap().path, dir.path().canonicalize().unwrap());
+    }
+
+    #[test]
+    fn what_the_program_needs_is_not_mounted_on() {
+        let program = std::env::current_exe().unwrap();
+        let temporary = account::directory();
+        let own = [Path::new("/proc"), Path::new("/dev"), Path::new("/sys"), program.parent().unwrap(), &temporary];
+        for point in own.iter().flat_map(|dir| dir.ancestors()).chain([Path::new("/proc/sys")]) {
+            let error = check_point(point).unwrap_err().to_string();
+            assert!(error.contains("cannot be mounted on"), "{error}");
+        }
+        let inside = tempfile::tempdir_in(temporary).unwrap();
+        check_point(inside.path()).unwrap();
     }
 
     #[test]

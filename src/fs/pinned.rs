@@ -126,6 +126,17 @@ impl Pinned {
         Ok(rustix::mount::unmount(self.link(), UnmountFlags::DETACH)?)
     }
 
+    /// As [`Pinned::detach`], by its path `point`, if it still is what is there.
+    ///
+    /// # Errors
+    /// From umount2(2).
+    pub(super) fn detach_at(&self, point: &Path) -> io::Result<()> {
+        if Self::open_no_follow(point)?.mount_id()? != self.mount_id()? {
+            return Err(io::Error::other("it was moved meanwhile, or something else was mounted over it"));
+        }
+        Ok(rustix::mount::unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?)
+    }
+
     /// Unmounts the mount on the entry `name` of this directory, unless it is in use.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use std::time::Duration;
 use fuser::{Errno, FileHandle, FopenFlags, Generation, ReplyEntry, ReplyOpen};
 use lru::LruCache;
 
-use super::activity::Activity;
+use super::activity::{Activity, InUse};
 use super::daemon_id;
 use super::inode_attr::AttrBuilder;
 use super::killed::Killed;
@@ -65,7 +65,7 @@ pub(super) struct Shared {
     /// Those who wait for a server; `None` if the container is not on one.
     pub(super) killed: Option<Killed>,
     offload: Arc<Offload>,
-    pub(super) open: RwLock<HashMap<u64, Arc<Open>>>,
+    pub(super) open: RwLock<HashMap<u64, (Arc<Open>, InUse)>>,
     next: AtomicU64,
     walks: Mutex<Walks>,
     /// Files that are likely to be opened next.
@@ -308,19 +308,25 @@ impl Shared {
             Ok((view, file)) => {
                 let is_whole = file.file.is_read_whole && self.reads_directly.load(Ordering::Relaxed);
                 let (is_direct, is_decoded) = if is_whole { self.whole(ino, &view, is_first) } else { (false, false) };
-                let handle = self.next.fetch_add(1, Ordering::Relaxed);
-                let open = Arc::new(self.reader.open(ino, file, view));
-                self.open.write().unwrap_or_else(PoisonError::into_inner).insert(handle, open.clone());
-                self.activity.open();
+                let (handle, open) = self.hold(ino, file, view);
                 // Pages stay cached across opens: a container that changes is no longer served.
                 let direct = if is_direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::empty() };
-                reply.opened(FileHandle(handle), FopenFlags::FOPEN_KEEP_CACHE | direct);
+                reply.opened(handle, FopenFlags::FOPEN_KEEP_CACHE | direct);
                 if is_decoded {
                     self.reader.prefetch(&open);
                 }
             }
             Err(e) => reply.error(self.errno(ino, &e)),
         }
+    }
+
+    /// Holds `file` open; returns its handle too.
+    pub(super) fn hold(&self, ino: Ino, file: Arc<OpenFile>, view: Arc<View>) -> (FileHandle, Arc<Open>) {
+        let handle = self.next.fetch_add(1, Ordering::Relaxed);
+        let open = Arc::new(self.reader.open(ino, file, view));
+        let held = (open.clone(), self.activity.open());
+        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(handle, held);
+        (FileHandle(handle), open)
     }
 
     /// How a file is opened that is read whole: whether straight into the reader's buffer, and whether it is

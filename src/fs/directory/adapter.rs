@@ -224,9 +224,7 @@ impl Filesystem for DirectorySession {
             To::Outer(_) => {
                 let gone = super::write(&self.me.files).remove(&handle.0);
                 reply.ok();
-                if gone.is_some() {
-                    self.me.activity.close();
-                }
+                drop(gone);
             }
         }
     }

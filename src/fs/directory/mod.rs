@@ -14,26 +14,30 @@
 #![forbid(unsafe_code)]
 
 mod adapter;
+mod changes;
 mod flat;
 mod listing;
 mod names;
 mod nodes;
 mod outer;
+mod reached;
 mod recent;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use fuser::{Errno, Notifier};
+use fuser::Errno;
 use lru::LruCache;
 use rustix::process::{Resource, getrlimit};
 
-use super::activity::Activity;
+use super::activity::{Activity, InUse};
 use super::fuse_adapter::Session;
 use super::inode_attr::{AttrBuilder, Numbering};
 use super::killed::{Killed, Waits};
@@ -45,8 +49,8 @@ use super::sys;
 use crate::account::{Share, Users};
 use crate::cache::Cache;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{Containers, Opened, who_may_read};
-use crate::source::{Below, Passed, Rights, Version};
+use crate::mirror::{Containers, Opened};
+use crate::source::{Below, Passed, Version};
 use crate::tree::{Ino, Numbers, ROOT, Tree};
 
 use flat::Flat;
@@ -65,8 +69,6 @@ const FOLDERS: usize = 16;
 const OBJECTS: usize = 16;
 /// How long the kernel may keep an entry on a server.
 const MINUTE: Duration = Duration::from_secs(60);
-/// Interval of checks of the open containers.
-const PERIOD: Duration = Duration::from_millis(500);
 
 /// The state of a directory mount.
 pub(super) struct Directory {
@@ -82,7 +84,7 @@ pub(super) struct Directory {
     decoder: Decoder,
     users: Users,
     /// Files that are passed through and open.
-    files: RwLock<HashMap<u64, Handle<OpenFile>>>,
+    files: RwLock<HashMap<u64, (Handle<OpenFile>, InUse)>>,
     recent_files: Recent<(u32, u64, Version), OpenFile>,
     /// Directories that are open.
     listings: RwLock<HashMap<u64, Handle<OpenDir>>>,
@@ -93,6 +95,8 @@ pub(super) struct Directory {
     reads_directly: AtomicBool,
     /// Those who wait for a server, if the directory is on one.
     waits: Option<Arc<Waits>>,
+    /// Containers of which a check has failed since they were looked at, open or closed.
+    failed: Arc<Mutex<Vec<Arc<Watch>>>>,
 }
 
 /// What a handle stands for. It is shared with other handles of the same user.
@@ -176,6 +180,7 @@ impl Directory {
             flat: Flat::default(),
             reads_directly: AtomicBool::new(false),
             waits,
+            failed: Arc::default(),
         })
     }
 
@@ -195,7 +200,7 @@ impl Directory {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Runs `work` on a metadata thread.
@@ -285,22 +290,6 @@ impl Directory {
         Ok(session)
     }
 
-    /// Who may read a container. Looks at all of its files only if others than who mounted, and root, look into the mount.
-    fn who_may_read(&self, opened: &Opened) -> Result<Rights> {
-        match self.access {
-            Access::AllUsers => who_may_read(&*opened.container, &opened.seen),
-            Access::Owner | Access::OwnerAndRoot => Ok(opened.seen.rights),
-        }
-    }
-
-    /// Owner, modes and numbers of the files of a container, which `rights` may read.
-    fn attributes(&self, rights: Rights, numbering: Numbering) -> AttrBuilder {
-        let Rights { uid, gid, mode } = rights;
-        let owner = Owner { uid: self.owner.uid.or(uid), gid: self.owner.gid.or(gid), ..self.owner };
-        let attributes = AttrBuilder::new(owner, numbering).readable(mode);
-        if self.waits.is_some() { attributes.far() } else { attributes }
-    }
-
     /// A session of the container in `slot`, with the inode numbers that it had when it was closed.
     fn session(
         &self,
@@ -316,11 +305,7 @@ impl Directory {
         }
         let account = &self.containers.options.account;
         let watch = Arc::new(Watch::polled(container.sources(), container.folder(), numbering));
-        let failures = watch.clone();
-        checks.on_failure(move |error| {
-            tracing::error!("{error}; nothing that this checksum covers is served any more");
-            failures.mark_failed();
-        });
+        checks.on_failure(self.failing(&watch));
         let killed = self.waits.as_ref().and_then(|waits| Killed::new(waits, container.sources()));
         let tree = Tree::charging(container, name, account)?;
         // Nothing fails from here on: they would be lost.
@@ -348,44 +333,20 @@ impl Directory {
     fn forget(&self, number: u64, count: u64) {
         let mut state = self.state();
         let Some(slot) = state.nodes.forget(number, count).and_then(|node| node.slot) else { return };
-        // Inodes below it are forgotten before; who has a file open holds the session.
+        // Inodes below it are forgotten before. A file of it may still be open: it is released later.
         let gone = (state.slots.remove(&slot), state.open.pop(&slot));
         drop(state);
         drop(gone);
-    }
-
-    /// The directory `number` of the mirrored one, if it, and each around it, still is the one that the kernel knows:
-    /// it has checked their rights.
-    fn below(&self, number: u64) -> Result<Below, Errno> {
-        let (path, marks) = self.state().nodes.chain(number).ok_or(Errno::ESTALE)?;
-        let (below, seen) = self.containers.top.below_seeing(&path).map_err(|e| outer::errno(&e))?;
-        let state = self.state();
-        let is_same = seen.iter().zip(marks).all(|(seen, mark)| state.nodes.mark(seen.identity(), seen.rights) == mark);
-        if is_same { Ok(below) } else { Err(Errno::ESTALE) }
-    }
-
-    /// The directory that contains an inode of the mirrored one, as [`Directory::below`], and its name there.
-    fn around(&self, number: u64) -> Result<(Below, OsString), Errno> {
-        let path = self.path(number)?;
-        let parent = self.state().nodes.parent(number);
-        Ok((self.below(parent)?, path.file_name().unwrap_or_default().to_owned()))
     }
 
     /// The path of an inode of the mirrored directory.
     fn path(&self, number: u64) -> Result<PathBuf, Errno> {
         self.state().nodes.path(number).ok_or(Errno::ESTALE)
     }
+}
 
-    /// Checks the open containers until `ended` says so; a changed one is no longer served.
-    pub(super) fn watch(&self, notifier: &Notifier, ended: impl Fn(Duration) -> bool) {
-        while !ended(PERIOD) {
-            let watches: Vec<Arc<Watch>> =
-                self.state().open.iter().map(|(_, session)| session.shared().watch.clone()).collect();
-            for watch in &watches {
-                watch.look(notifier);
-            }
-        }
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The descriptors that the users of a mount may have open: the other half is for the mount itself.

@@ -3,7 +3,8 @@
 //! Files keep their owner and their rights, but those to write, and the tree of a container has those of its file: so the
 //! kernel lets nobody see more than in the directory itself. It checks what it was told, which may be half a second old:
 //! who uses something whose owner, rights or place have changed since gets `ESTALE`, upon which the kernel looks again.
-//! Only of the mounted directory itself, which cannot become another inode, the old rights hold for that half second.
+//! Only of the mounted directory itself, which cannot become another inode, the old rights hold for that half second, and
+//! in listings those of the directories around one: the way to it is checked when a file is opened.
 //!
 //! A symbolic link is shown; its target is given if it cannot lead out of the directory.
 #![forbid(unsafe_code)]
@@ -22,15 +23,16 @@ use super::nodes::{Entry, identity};
 use super::{Directory, Handle, OpenFile};
 use crate::account::Holding;
 use crate::error::{Error, Result};
-use crate::fs::inode_attr::time;
+use crate::fs::inode_attr::{AttrBuilder, Numbering, time};
 use crate::fs::killed::Killed;
 use crate::fs::offload::On;
+use crate::fs::options::{Access, Owner};
 use crate::fs::reply::Reply;
 use crate::fs::reply_buffer;
 use crate::fs::shared::catch_panic;
 use crate::fs::sys;
-use crate::mirror::{Target, is_candidate, stat_container, stays_inside};
-use crate::source::{Below, Passed, Seen, Version};
+use crate::mirror::{Opened, Target, is_candidate, stat_container, stays_inside, who_may_read};
+use crate::source::{Below, Passed, Rights, Seen, Version};
 use crate::tree::ROOT;
 
 /// How long the kernel may keep an entry outside of containers: a change is seen within a second on a busy machine too.
@@ -91,6 +93,22 @@ impl Directory {
         }
     }
 
+    /// Who may read a container. Looks at all of its files only if others than who mounted, and root, look into the mount.
+    pub(super) fn who_may_read(&self, opened: &Opened) -> Result<Rights> {
+        match self.access {
+            Access::AllUsers => who_may_read(&*opened.container, &opened.seen),
+            Access::Owner | Access::OwnerAndRoot => Ok(opened.seen.rights),
+        }
+    }
+
+    /// Owner, modes and numbers of the files of a container, which `rights` may read.
+    pub(super) fn attributes(&self, rights: Rights, numbering: Numbering) -> AttrBuilder {
+        let Rights { uid, gid, mode } = rights;
+        let owner = Owner { uid: self.owner.uid.or(uid), gid: self.owner.gid.or(gid), ..self.owner };
+        let attributes = AttrBuilder::new(owner, numbering).readable(mode);
+        if self.waits.is_some() { attributes.far() } else { attributes }
+    }
+
     /// Finds `name` in the directory `parent` and counts that the kernel is told of it. `None` if it does not exist.
     pub(super) fn find(&self, parent: u64, name: &OsStr, uid: u32) -> Result<Option<Told>, Errno> {
         let below = self.below(parent)?;
@@ -126,7 +144,8 @@ impl Directory {
             return Ok(self.attr(number, &seen, false));
         }
         let of_open = |open: Arc<OpenFile>| Ok((false, open.file.seen().map_err(|e| errno(&e))?));
-        let held = || super::read(&self.files).values().find(|of| of.open.number == number).map(|of| of.open.clone());
+        let held =
+            || super::read(&self.files).values().map(|(of, _)| &of.open).find(|open| open.number == number).cloned();
         let (is_tree, seen) = match handle.and_then(|handle| self.file(handle)) {
             Some(open) => of_open(open)?,
             None => self.known(number).or_else(|e| held().map_or(Err(e), of_open))?,
@@ -136,9 +155,9 @@ impl Directory {
 
     /// What an inode is now, and whether it is the root of a container, if it still is what the kernel knows.
     fn known(&self, number: u64) -> Result<(bool, Seen), Errno> {
-        let (below, name) = self.around(number)?;
+        let (parent, name) = self.around(number)?;
         let is_tree = self.state().nodes.get(number).ok_or(Errno::ESTALE)?.is_tree;
-        let seen = seen_at(&below, name.as_bytes(), is_tree).map_err(|e| errno(&e))?;
+        let seen = seen_at(&self.below(parent)?, name.as_bytes(), is_tree).map_err(|e| errno(&e))?;
         let mut state = self.state();
         let mark = state.nodes.mark(identity(&seen, is_tree), seen.rights);
         if state.nodes.get(number).is_some_and(|node| node.identity == mark) {
@@ -150,16 +169,16 @@ impl Directory {
 
     /// The target of a symbolic link.
     pub(super) fn target(&self, number: u64) -> Result<Vec<u8>, Errno> {
-        let (below, name) = self.around(number)?;
-        let target = below.link(&name).map_err(|e| errno(&e))?.into_bytes();
+        let (parent, name) = self.around(number)?;
+        let target = self.below(parent)?.link(&name).map_err(|e| errno(&e))?.into_bytes();
         let depth = self.path(number)?.components().count().saturating_sub(1);
         if stays_inside(Path::new(OsStr::from_bytes(&target)), depth) { Ok(target) } else { Err(Errno::EACCES) }
     }
 
     /// Opens a file to pass it through; returns its handle, and how the kernel is to treat its pages.
     pub(super) fn open(&self, number: u64, uid: u32) -> Result<(FileHandle, FopenFlags), Errno> {
-        let (below, name) = self.around(number)?;
-        let file = below.file(&name).map_err(|e| errno(&e))?;
+        let (parent, name) = self.around(number)?;
+        let file = self.below_known(parent)?.file(&name).map_err(|e| errno(&e))?;
         let seen = file.seen().map_err(|e| errno(&e))?;
         let handle = self.open_file(file, (uid, number, seen.version())).map_err(|e| errno(&e))?;
         let mut state = self.state();
@@ -176,8 +195,7 @@ impl Directory {
         drop(state);
         let keep = if known == version { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        super::write(&self.files).insert(number, handle);
-        self.activity.open();
+        super::write(&self.files).insert(number, (handle, self.activity.open()));
         Ok((FileHandle(number), keep))
     }
 
@@ -198,7 +216,7 @@ impl Directory {
     }
 
     fn file(&self, handle: u64) -> Option<Arc<OpenFile>> {
-        super::read(&self.files).get(&handle).map(|handle| handle.open.clone())
+        super::read(&self.files).get(&handle).map(|(handle, _)| handle.open.clone())
     }
 
     /// Replies to a read, by the thread `reader`, of a file that is passed through: at once from the page cache,

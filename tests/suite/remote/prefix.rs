@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
 use super::{copy, noise};
-use crate::support::mounts::{can_mount, fzmfs, run};
+use crate::support::mounts::{can_mount, fzmfs, run, wait_for};
 use crate::support::opened::data;
 use crate::support::services::{BUCKET, Moto};
 
@@ -201,4 +202,29 @@ fn a_mounted_list_of_several_pages_is_whole() {
     }
     assert_eq!(fs::read(mounted.0.join("001099.bin")).unwrap(), [7; 3]);
     assert_eq!(fs::read(mounted.0.join("x.zst/data.raw")).unwrap(), b"in it");
+}
+
+#[test]
+fn an_object_that_was_replaced_is_another_file_and_no_reader_mixes_the_two() {
+    if !can_mount() {
+        return;
+    }
+    let Some(moto) = Moto::start() else { return };
+    let (old, new) = (b"OLD!".repeat(1 << 20), b"NEW!".repeat(1 << 20));
+    moto.put("top/x", &old);
+    let tmp = tempfile::tempdir().unwrap();
+    let url = format!("s3://{BUCKET}/top/");
+    let mounted = Mounted::of(with(&moto.endpoint()), &url, &tmp.path().join("mnt"), &["-o", "cache=64M"]);
+    let name = mounted.0.join("x");
+    let before = fs::File::open(&name).unwrap();
+    before.read_exact_at(&mut [0; 4], 0).unwrap();
+    moto.put("top/x", &new);
+    let is_new = |file: &fs::File| file.metadata().unwrap().ino() != before.metadata().unwrap().ino();
+    let after = wait_for("the new object", || fs::File::open(&name).ok().filter(is_new));
+    after.read_exact_at(&mut [0; 4], 0).unwrap();
+    let mut words = vec![0; old.len()];
+    // What was not read of the old one is gone, or is that of the old one.
+    assert!(before.read_exact_at(&mut words, 0).is_err() || words == old);
+    after.read_exact_at(&mut words, 0).unwrap();
+    assert!(words == new);
 }
