@@ -6,7 +6,6 @@
 //!
 //! Adding a format: one folder next to this file and one row in [`FORMATS`]; in addition a fuzz target, a rule in the
 //! hostile-input tests that updates its checksums, and a row in the README.
-#![forbid(unsafe_code)]
 
 mod arrays;
 mod blosc2;
