@@ -49,7 +49,6 @@ impl Container for Broken {
             file_size: self.source.len(),
             decoded_size: None,
             checksums: Value::Null,
-            checksum_count: None,
             details: Map::new(),
         }
     }

@@ -6,8 +6,8 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use fuser::{
@@ -153,14 +153,14 @@ impl Session {
     }
 
     /// Replies to open.
-    pub(super) fn open_file(&self, ino: Ino, reply: ReplyOpen) {
+    pub(super) fn open_file(&self, ino: Ino, uid: u32, reply: ReplyOpen) {
         catch_panic(|| {
             let me = &self.0;
             let is_first = me.watch.record_open(ino);
             match me.known_file(ino) {
-                Some(file) if me.watch.is_same_in_memory() => me.opened(ino, Ok(file), is_first, reply),
+                Some(file) if me.watch.is_same_in_memory() => me.opened(ino, Ok(file), is_first, uid, reply),
                 _ => me.offload(ino, move |me| match me.watch.unchanged() {
-                    Ok(()) => me.prepared(ino, move |me, file| me.opened(ino, file, is_first, reply)),
+                    Ok(()) => me.prepared(ino, move |me, file| me.opened(ino, file, is_first, uid, reply)),
                     Err(e) if matches!(e.kind(), Kind::Changed) => reply.error(Errno::ESTALE),
                     Err(e) => reply.error(me.errno(ino, &e)),
                 }),
@@ -259,10 +259,10 @@ impl Filesystem for Session {
         self.target(ino.into(), reply);
     }
 
-    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, ?flags, "open");
         self.0.activity.request();
-        self.open_file(ino.into(), reply);
+        self.open_file(ino.into(), request.uid(), reply);
     }
 
     fn read(
@@ -278,16 +278,12 @@ impl Filesystem for Session {
     ) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, size, "read");
         self.0.activity.request();
-        catch_panic(|| {
-            let open = self.0.open.read().unwrap_or_else(PoisonError::into_inner);
-            let open = open.get(&handle.0).map(|(open, _)| open.clone());
-            match (open, &self.0.killed) {
-                (Some(open), None) => self.0.reader.read(&open, offset, size, reply),
-                (Some(open), Some(killed)) => {
-                    self.0.reader.read(&open, offset, size, killed.watch(request.pid(), reply));
-                }
-                (None, _) => reply.error(Errno::EBADF),
+        catch_panic(|| match (self.0.open_file(handle.0), &self.0.killed) {
+            (Some(open), None) => self.0.reader.read(&open, offset, size, reply),
+            (Some(open), Some(killed)) => {
+                self.0.reader.read(&open, offset, size, killed.watch(request.pid(), reply));
             }
+            (None, _) => reply.error(Errno::EBADF),
         });
     }
 
@@ -304,7 +300,7 @@ impl Filesystem for Session {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "release");
         self.0.activity.request();
         catch_panic(|| {
-            let gone = self.0.open.write().unwrap_or_else(PoisonError::into_inner).remove(&handle.0);
+            let gone = self.0.close(handle.0);
             reply.ok();
             drop(gone);
         });

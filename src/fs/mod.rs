@@ -43,6 +43,7 @@ pub mod doctor;
 mod events;
 mod fd_passing;
 mod fuse_adapter;
+mod held;
 mod helper;
 mod idle;
 mod inode_attr;
@@ -72,6 +73,7 @@ mod stats;
 mod sys;
 mod umount;
 mod walks;
+mod xattrs;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,10 +1,14 @@
 //! Runs work that an event loop must not do, on threads chosen by the kind of work.
 //!
 //! Metadata (listing, small reads of structure) has its own threads, so that metadata and decodes do not delay each other;
-//! so has what may open a container, which can take long. Work over a whole file runs on the checksum threads. Requests that wait for the same result run one
-//! after the other and occupy one thread in total: the first one does the work.
+//! so has what may open a container, which can take long. Work over a whole file runs on the checksum threads. Requests
+//! that wait for the same result run one after the other and occupy one thread in total: the first one does the work.
 //!
-//! Limits: [`METADATA_THREADS`] threads for metadata, and as many for openings; `threads=` threads for each of the others.
+//! Reads of files that are passed through wait for disks and servers and decode nothing: they have threads of their own,
+//! so that one that gives no answer stops nothing else.
+//!
+//! Limits: [`METADATA_THREADS`] threads for metadata, and as many for openings; [`PASSED_THREADS`] for what is passed
+//! through; `threads=` threads for each of the others.
 #![forbid(unsafe_code)]
 
 use std::collections::hash_map::Entry;
@@ -20,6 +24,8 @@ use crate::tree::Ino;
 
 /// Number of metadata threads.
 const METADATA_THREADS: usize = 4;
+/// Number of threads that read files that are passed through. One that waits takes no processor.
+const PASSED_THREADS: usize = 32;
 
 /// Selects the threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +36,8 @@ pub(super) enum On {
     Opening,
     /// Decoding threads.
     Workers,
+    /// Threads that read files that are passed through.
+    Passed,
     /// Checksum threads, for work over whole files.
     Checks,
 }
@@ -41,8 +49,8 @@ pub(super) enum Turn {
     Inode(Ino),
     /// The extended attributes of an inode.
     Xattrs(Ino),
-    /// The bytes of a computed file.
-    Computed(Ino),
+    /// The bytes of computed files: a picture takes up to 64 MiB while it is made.
+    Computed,
     /// What is prepared before it is requested.
     Ahead,
 }
@@ -51,6 +59,7 @@ pub(super) enum Turn {
 pub(super) struct Offload {
     metadata: Pool,
     opening: Pool,
+    passed: Pool,
     cache: Arc<Cache>,
     checks: Threads,
     /// Jobs waiting behind the running job of the same turn.
@@ -61,7 +70,8 @@ impl Offload {
     /// Combines new metadata threads with the workers of `cache` and `checks`. Starts no thread yet.
     pub(super) fn new(cache: Arc<Cache>, checks: Threads) -> Arc<Self> {
         let [metadata, opening] = ["metadata", "opening"].map(|name| Pool::new(METADATA_THREADS, name));
-        Arc::new(Self { metadata, opening, cache, checks, turns: Mutex::default() })
+        let passed = Pool::new(PASSED_THREADS, "passed");
+        Arc::new(Self { metadata, opening, passed, cache, checks, turns: Mutex::default() })
     }
 
     /// Runs `job`.
@@ -70,6 +80,7 @@ impl Offload {
             On::Metadata => self.metadata.demand(job),
             On::Opening => self.opening.demand(job),
             On::Workers => self.cache.submit(job),
+            On::Passed => self.passed.demand(job),
             On::Checks => self.checks.run(job),
         }
     }
@@ -163,7 +174,7 @@ mod tests {
         }
         // The other metadata threads are free, and so are other turns.
         let done = tx.clone();
-        offload.run_in_turn(Turn::Computed(Ino(7)), On::Metadata, Box::new(move || done.send(100).unwrap()));
+        offload.run_in_turn(Turn::Computed, On::Metadata, Box::new(move || done.send(100).unwrap()));
         assert_eq!(rx.recv_timeout(PATIENCE).unwrap(), 100);
         go.send(()).unwrap();
         let order: Vec<usize> = (0..20).map(|_| rx.recv_timeout(PATIENCE).unwrap()).collect();
@@ -192,18 +203,22 @@ mod tests {
     }
 
     #[test]
-    fn metadata_does_not_wait_behind_decodes_nor_checksums() {
-        let cache = Cache::new(1 << 20, 1);
-        let offload = Offload::new(cache, Threads::new(1));
-        let (end, held) = mpsc::channel::<()>();
-        let held = Arc::new(Mutex::new(held));
-        for on in [On::Workers, On::Checks] {
-            let held = held.clone();
-            offload.run(on, Box::new(move || _ = held.lock().unwrap().recv()));
+    fn no_kind_of_work_waits_behind_another() {
+        let kinds = [On::Metadata, On::Opening, On::Workers, On::Passed, On::Checks];
+        for free in kinds {
+            let cache = Cache::new(1 << 20, 1);
+            let offload = Offload::new(cache, Threads::new(1));
+            let (end, held) = mpsc::channel::<()>();
+            let held = Arc::new(Mutex::new(held));
+            // As many as there are threads for any of them.
+            for on in kinds.into_iter().filter(|&on| on != free).cycle().take(4 * PASSED_THREADS) {
+                let held = held.clone();
+                offload.run(on, Box::new(move || _ = held.lock().unwrap().recv()));
+            }
+            let (tx, rx) = mpsc::channel();
+            offload.run(free, Box::new(move || tx.send(()).unwrap()));
+            rx.recv_timeout(PATIENCE).unwrap();
+            drop(end);
         }
-        let (tx, rx) = mpsc::channel();
-        offload.run(On::Metadata, Box::new(move || tx.send(()).unwrap()));
-        rx.recv_timeout(PATIENCE).unwrap();
-        drop(end);
     }
 }

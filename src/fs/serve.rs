@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use fuser::{Filesystem, Notifier, SessionACL};
 use super::activity::Activity;
 use super::directory::{Directory, DirectorySession};
 use super::fuse_adapter::Session;
+use super::held::{self, Holders};
 use super::idle::Idle;
 use super::inode_attr::{AttrBuilder, Numbering};
 use super::killed::{Killed, Waits};
@@ -135,7 +136,9 @@ fn container_parts(request: &MountOptions, container: &Arc<dyn Container>) -> Re
     let attributes = AttrBuilder::new(request.owner, Numbering::default());
     let attributes = if killed.is_some() { attributes.far() } else { attributes };
     let activity = Arc::new(Activity::default());
-    let mut shared = Shared::new(tree, cache.clone(), offload, watch.clone(), attributes, activity.clone(), decoder);
+    let users = held::users(&request.options.account, request.access);
+    let holders = Holders::new(&users, 0, &activity);
+    let mut shared = Shared::new(tree, cache.clone(), offload, watch.clone(), attributes, holders, decoder);
     shared.killed = killed;
     // By opening the root, fusermount3 finds out whether the mount is dead.
     let session = Session::new(shared, request.auto_unmount);
@@ -150,14 +153,13 @@ fn directory_parts(request: &MountOptions, containers: Containers) -> Result<Par
     let activity = Arc::new(Activity::default());
     // Names cannot be chosen so that their inode numbers collide.
     let seed = RandomState::new().hash_one(0);
-    let directory = Directory::new(containers, request, cache, offload, activity.clone(), seed);
+    let directory = Directory::new(containers, request, cache, offload, activity.clone(), seed).map_err(refused)?;
     let (ended, ends) = sys::pipe().map_err(refused)?;
     let end = ended.try_clone().map_err(refused)?;
     let waits = directory.waits();
     let session = DirectorySession::new(directory.clone());
     // Until the session ends: then this is readable, and stays so.
-    let has_ended = move |time| sys::wait_readable(&[end.as_fd()], Some(time)).map_or(true, |ready| ready == [true]);
-    let watch = Box::new(move |notifier: &Notifier| directory.watch(notifier, has_ended));
+    let watch = Box::new(move |notifier: &Notifier| directory.watch(notifier, &end));
     Ok(Parts { session, watch, waits, activity, ended, ends })
 }
 

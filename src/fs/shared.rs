@@ -18,19 +18,19 @@ use std::time::Duration;
 use fuser::{Errno, FileHandle, FopenFlags, Generation, ReplyEntry, ReplyOpen};
 use lru::LruCache;
 
-use super::activity::{Activity, InUse};
-use super::daemon_id;
+use super::activity::Activity;
+use super::held::{Held, Holders};
 use super::inode_attr::AttrBuilder;
 use super::killed::Killed;
 use super::offload::{Offload, On, Turn};
 use super::opened_inodes::OpenedInodes;
 use super::read::{Open, Reader};
 use super::source_watch::Watch;
-use super::stats;
 use super::walks::{Visit, WINDOW, Walks};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
-use crate::tree::{Attr, EntryRef, Ino, Kind, OpenDir, OpenFile, ROOT, Tree};
+use crate::limits::Charge;
+use crate::tree::{Attr, EntryRef, Ino, Kind, OpenDir, OpenFile, Tree};
 use crate::view::{Effort, View};
 
 /// Number of positions before the first entry of a directory: `.` and `..`.
@@ -51,8 +51,11 @@ pub(super) type Decoder = Box<dyn Fn() -> String + Send + Sync>;
 /// Replies with the attributes that were found.
 type AttrReply = Box<dyn FnOnce(&Shared, Result<Attr>) + Send>;
 
-/// The device that has decoded so far, for the whole mount.
-const DECODER: &[u8] = b"user.fzmfs.decoder";
+/// A file that a user has open.
+pub(super) struct Handle {
+    open: Arc<Open>,
+    _held: Held,
+}
 
 /// State shared by calls and offloaded work.
 pub(super) struct Shared {
@@ -64,13 +67,16 @@ pub(super) struct Shared {
     pub(super) activity: Arc<Activity>,
     /// Those who wait for a server; `None` if the container is not on one.
     pub(super) killed: Option<Killed>,
+    /// Of a container in a directory: for its memory.
+    pub(super) charge: Option<Charge>,
     offload: Arc<Offload>,
-    pub(super) open: RwLock<HashMap<u64, (Arc<Open>, InUse)>>,
+    pub(super) holders: Holders,
+    open: RwLock<HashMap<u64, Handle>>,
     next: AtomicU64,
     walks: Mutex<Walks>,
     /// Files that are likely to be opened next.
     ready: Mutex<LruCache<Ino, Arc<OpenFile>>>,
-    decoder: Decoder,
+    pub(super) decoder: Decoder,
     /// Whether the kernel can map files that are read directly, so that some may be.
     pub(super) reads_directly: AtomicBool,
     /// The files that are read whole and of which the kernel has pages.
@@ -92,16 +98,16 @@ impl Shared {
         offload: Arc<Offload>,
         watch: Arc<Watch>,
         attributes: AttrBuilder,
-        activity: Arc<Activity>,
+        holders: Holders,
         decoder: Decoder,
     ) -> Self {
         let reader = Arc::new(Reader::new(cache.clone(), watch.clone(), offload.clone()));
         let (open, next) = (RwLock::default(), AtomicU64::new(1));
-        let (walks, ready) = (Mutex::default(), Mutex::new(LruCache::new(READY)));
+        let (walks, ready) = (Mutex::default(), Mutex::new(LruCache::sparse(READY)));
         let info = tree.container().info();
         let bytes = info.decoded_size.unwrap_or(info.file_size);
         let reads_directly = AtomicBool::new(false);
-        let killed = None;
+        let (killed, charge, activity) = (None, None, holders.activity.clone());
         Self {
             tree,
             cache,
@@ -110,7 +116,9 @@ impl Shared {
             attributes,
             activity,
             killed,
+            charge,
             offload,
+            holders,
             open,
             next,
             walks,
@@ -124,7 +132,22 @@ impl Shared {
 
     /// Whether no file is open and nothing is in progress, if the caller holds the only session of this.
     pub(super) fn is_idle(self: &Arc<Self>) -> bool {
-        Arc::strong_count(self) == 1 && self.open.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+        Arc::strong_count(self) == 1 && !self.is_open()
+    }
+
+    /// Whether a file is open.
+    pub(super) fn is_open(&self) -> bool {
+        !self.open.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// The file that is open as `handle`.
+    pub(super) fn open_file(&self, handle: u64) -> Option<Arc<Open>> {
+        self.open.read().unwrap_or_else(PoisonError::into_inner).get(&handle).map(|handle| handle.open.clone())
+    }
+
+    /// Closes `handle`; what it took is freed when the result is dropped.
+    pub(super) fn close(&self, handle: u64) -> Option<Handle> {
+        self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&handle)
     }
 
     /// Maps the error to an errno; logs EIO.
@@ -302,13 +325,15 @@ impl Shared {
         Some(file)
     }
 
-    /// Opens `file`, whose length is known or may be computed on this thread; `is_first`: for the first time.
-    pub(super) fn opened(&self, ino: Ino, file: Result<Arc<OpenFile>>, is_first: bool, reply: ReplyOpen) {
-        match file.and_then(|file| Ok((file.view(&*self.cache)?, file))) {
-            Ok((view, file)) => {
+    /// Opens `file`, whose length is known or may be computed on this thread, for user `uid`; `is_first`: for the first
+    /// time.
+    pub(super) fn opened(&self, ino: Ino, file: Result<Arc<OpenFile>>, is_first: bool, uid: u32, reply: ReplyOpen) {
+        let view = file.and_then(|file| Ok((file.view(&*self.cache)?, file)));
+        match view.and_then(|(view, file)| Ok((self.holders.hold(uid, view.computed_len())?, view, file))) {
+            Ok((held, view, file)) => {
                 let is_whole = file.file.is_read_whole && self.reads_directly.load(Ordering::Relaxed);
                 let (is_direct, is_decoded) = if is_whole { self.whole(ino, &view, is_first) } else { (false, false) };
-                let (handle, open) = self.hold(ino, file, view);
+                let (handle, open) = self.keep(ino, file, view, held);
                 // Pages stay cached across opens: a container that changes is no longer served.
                 let direct = if is_direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::empty() };
                 reply.opened(handle, FopenFlags::FOPEN_KEEP_CACHE | direct);
@@ -320,12 +345,13 @@ impl Shared {
         }
     }
 
-    /// Holds `file` open; returns its handle too.
-    pub(super) fn hold(&self, ino: Ino, file: Arc<OpenFile>, view: Arc<View>) -> (FileHandle, Arc<Open>) {
+    /// Keeps `file` open, which is `held`; returns its handle too.
+    pub(super) fn keep(&self, ino: Ino, file: Arc<OpenFile>, view: Arc<View>, held: Held) -> (FileHandle, Arc<Open>) {
         let handle = self.next.fetch_add(1, Ordering::Relaxed);
         let open = Arc::new(self.reader.open(ino, file, view));
-        let held = (open.clone(), self.activity.open());
-        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(handle, held);
+        let kept = Handle { open: open.clone(), _held: held };
+        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(handle, kept);
+        self.watch.opened();
         (FileHandle(handle), open)
     }
 
@@ -370,38 +396,6 @@ impl Shared {
         }
         let add = |entry: EntryRef<'_>| add(EntryRef { next: entry.next + DOTS, ..entry });
         open.visit(position.saturating_sub(DOTS), add).map_err(|e| self.errno(dir, &e))
-    }
-
-    /// An extended attribute, if it is known from memory alone.
-    pub(super) fn known_xattr(&self, ino: Ino, name: &OsStr) -> Option<Result<Vec<u8>, Errno>> {
-        if let Some(value) = self.mount_attribute(name).filter(|_| ino == ROOT) {
-            return Some(Ok(value));
-        }
-        self.activity.request();
-        if !name.as_bytes().starts_with(b"user.") {
-            // No security labels or ACLs: with EOPNOTSUPP `ls` asks once per mount, not once per file.
-            return Some(Err(Errno::EOPNOTSUPP));
-        }
-        (name.as_bytes() == DECODER).then(|| Ok((self.decoder)().into_bytes()))
-    }
-
-    /// An attribute of the root that tells about the mount. Reading one is not a use of it.
-    fn mount_attribute(&self, name: &OsStr) -> Option<Vec<u8>> {
-        let stats = || stats::value(&self.activity, &self.cache, &(self.decoder)());
-        daemon_id::attribute(name).or_else(|| (name.as_bytes() == stats::NAME.to_bytes()).then(stats))
-    }
-
-    /// An extended attribute from the tree, or `NO_XATTR`.
-    pub(super) fn xattr(&self, ino: Ino, name: &OsStr) -> Result<Vec<u8>, Errno> {
-        let all = self.tree.xattrs(ino).map_err(|e| self.errno(ino, &e))?;
-        let found = all.into_iter().find(|(known, _)| known.as_bytes() == name.as_bytes());
-        found.map(|(_, value)| value.into_bytes()).ok_or(Errno::NO_XATTR)
-    }
-
-    pub(super) fn xattr_names(&self, ino: Ino) -> Result<Vec<u8>, Errno> {
-        let all = self.tree.xattrs(ino).map_err(|e| self.errno(ino, &e))?;
-        let names = all.into_iter().map(|(name, _)| name.into_bytes()).chain([DECODER.to_vec()]);
-        Ok(names.flat_map(|name| name.into_iter().chain([0])).collect())
     }
 }
 

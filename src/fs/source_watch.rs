@@ -51,8 +51,8 @@ pub(super) struct Watch {
     changed: AtomicBool,
     /// A checksum failed, and the pages are not dropped yet.
     failed: AtomicBool,
-    /// Wakes the watching thread; `None` if there is none.
-    wake: Option<File>,
+    /// Wakes the watching thread, which may watch other containers too.
+    wake: Arc<File>,
     opened: Mutex<OpenedInodes>,
     numbers: Numbering,
     /// How often [`Watch::look`] has told the kernel of a change.
@@ -65,21 +65,26 @@ impl Watch {
     /// # Errors
     /// Fails if no descriptor is left.
     pub(super) fn new(sources: Vec<Arc<Source>>, folder: Option<Arc<Folder>>) -> io::Result<Self> {
-        let wake = Some(sys::event_fd()?);
+        let wake = Arc::new(sys::event_fd()?);
         let events = Events::watch(&sources, folder.as_ref()).ok();
         if events.as_ref().is_none_or(|(_, complete)| !complete) {
             tracing::debug!("not every file of the container can be watched; they are checked every {PERIOD:?}");
         }
         let events = events.map(|(events, _)| events);
-        Ok(Self { events, wake, ..Self::polled(sources, folder, Numbering::default()) })
+        Ok(Self { events, ..Self::polled(sources, folder, Numbering::default(), wake) })
     }
 
-    /// As [`Watch::new`], without events and without descriptors, for a caller of [`Watch::look`]. The kernel knows the
-    /// inodes by `numbers`.
-    pub(super) fn polled(sources: Vec<Arc<Source>>, folder: Option<Arc<Folder>>, numbers: Numbering) -> Self {
+    /// As [`Watch::new`], without events and without descriptors, for a thread that calls [`Watch::look`] and that
+    /// `wake` wakes. The kernel knows the inodes by `numbers`.
+    pub(super) fn polled(
+        sources: Vec<Arc<Source>>,
+        folder: Option<Arc<Folder>>,
+        numbers: Numbering,
+        wake: Arc<File>,
+    ) -> Self {
         let (changed, failed, opened) = (AtomicBool::new(false), AtomicBool::new(false), Mutex::default());
         let told = AtomicU32::new(0);
-        Self { sources, folder, events: None, changed, failed, wake: None, opened, numbers, told }
+        Self { sources, folder, events: None, changed, failed, wake, opened, numbers, told }
     }
 
     /// Checks once. Makes the kernel drop the pages of a container that has changed or failed. Called at intervals of
@@ -155,17 +160,22 @@ impl Watch {
         }
     }
 
-    /// Wakes the watching thread; called once for each event, so the counter does not overflow.
-    fn wake(&self) {
-        if let Some(mut wake) = self.wake.as_ref() {
-            wake.write_all(&1_u64.to_ne_bytes()).ok();
+    /// Records that a file was opened: a thread that only looks at what is open is to look.
+    pub(super) fn opened(&self) {
+        if self.events.is_none() {
+            self.wake();
         }
+    }
+
+    /// Wakes the watching thread. The counter would overflow after more files than can be opened.
+    fn wake(&self) {
+        (&*self.wake).write_all(&1_u64.to_ne_bytes()).ok();
     }
 
     /// Watches until a change is detected; then calls `forget` and makes the kernel drop all pages.
     pub(super) fn run(&self, notifier: &Notifier, forget: impl Fn()) {
         let mut looked = Instant::now();
-        let Some(mut wake) = self.wake.as_ref() else { return };
+        let mut wake = &*self.wake;
         while !self.has_changed() {
             let mut fds = vec![wake.as_fd()];
             fds.extend(self.events.as_ref().map(|events| events.descriptor()));

@@ -1,6 +1,7 @@
 //! The files beside the principal array of a directory: headers for programs that do not read `.npy`, and a picture.
 #![forbid(unsafe_code)]
 
+use crate::account::Account;
 use crate::format::{Content, Entry, File, Node};
 use crate::view::nrrd::{self, Elements};
 use crate::view::{self, meta_image, preview};
@@ -17,9 +18,9 @@ pub(super) fn headers(file: &File, stem: &str) -> Vec<(&'static str, File)> {
     headers.into_iter().filter_map(|(suffix, text)| Some((suffix, file(text?)))).collect()
 }
 
-/// The picture of `file`, if that is a principal array of which there is one.
-pub(super) fn picture(file: &File) -> Option<Entry> {
+/// The picture of `file`, if that is a principal array of which there is one; making it is charged to `account`.
+pub(super) fn picture(file: &File, account: &Account) -> Option<Entry> {
     let array = file.array.as_ref().filter(|_| file.is_principal)?;
-    let content = preview::content(array, &file.content)?;
+    let content = preview::content(array, &file.content, account)?;
     Some(Entry::own("preview.png", Node::from(File::new(content))))
 }

@@ -142,7 +142,7 @@ impl<'a> ListingBuilder<'a> {
         for (suffix, header) in companions::headers(&array, &base) {
             self.child(&format!("{base}{suffix}"), Node::from(header))?;
         }
-        companions::picture(&array).map_or(Ok(()), |picture| self.add(vec![picture]))
+        companions::picture(&array, &self.account).map_or(Ok(()), |picture| self.add(vec![picture]))
     }
 
     /// Adds entries to the directory of the path component `head`.

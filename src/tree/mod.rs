@@ -52,6 +52,7 @@ pub use attr::{Attr, DirEntry, EntryRef, Kind, KnownAttr};
 pub use ino::{Ino, ROOT};
 pub(crate) use names::normalize;
 pub use open::OpenFile;
+pub use root::ATTRS_OF_ROOT;
 
 /// The virtual tree of a container.
 pub struct Tree {

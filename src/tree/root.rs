@@ -9,6 +9,9 @@ use crate::format::{Attrs, Container, Content, Directory, Enclosed, Entry, File,
 
 use super::zarr;
 
+/// The names of the attributes that the root of every container has, without their prefix.
+pub const ATTRS_OF_ROOT: [&str; 3] = ["format", "format_version", "stored_size"];
+
 /// The root directory.
 pub(super) struct Root {
     container: Arc<dyn Container>,
@@ -25,8 +28,8 @@ impl Root {
 impl Directory for Root {
     fn attrs(&self) -> Attrs {
         let info = self.container.info();
-        let mut attrs = vec![("format", info.format.to_owned()), ("format_version", info.format_version)];
-        attrs.push(("stored_size", info.file_size.to_string()));
+        let values = [info.format.to_owned(), info.format_version, info.file_size.to_string()];
+        let mut attrs: Attrs = ATTRS_OF_ROOT.into_iter().zip(values).collect();
         attrs.extend(info.decoded_size.map(|size| ("decoded_size", size.to_string())));
         attrs
     }

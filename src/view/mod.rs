@@ -74,6 +74,11 @@ impl View {
         self.len
     }
 
+    /// The bytes that are computed for it and kept as long as it is.
+    pub fn computed_len(&self) -> u64 {
+        self.parts.iter().filter(|part| matches!(part.leaf, Leaf::Computed(_))).map(|part| part.len).sum()
+    }
+
     /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0

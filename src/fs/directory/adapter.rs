@@ -21,6 +21,7 @@ use crate::fs::inode_attr::{AttrBuilder, Numbering};
 use crate::fs::read_only;
 use crate::fs::shared::{GENERATION, catch_panic};
 use crate::fs::stats;
+use crate::fs::xattrs::xattr_names_of_root;
 use crate::tree::{Ino, ROOT};
 
 /// The file system of a directory, as seen by the kernel.
@@ -164,13 +165,13 @@ impl Filesystem for DirectorySession {
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, ?flags, "open");
         self.me.activity.request();
+        let uid = request.uid();
         match self.entry(ino) {
             To::Container(slot, inner) => self.me.enter(slot, move |session| match session {
-                Ok(session) => session.open_file(inner, reply),
+                Ok(session) => session.open_file(inner, uid, reply),
                 Err(e) => reply.error(e),
             }),
             To::Outer(number) => {
-                let uid = request.uid();
                 self.me.offload(move |me| match me.open(number, uid) {
                     Ok((handle, flags)) => reply.opened(handle, flags),
                     Err(e) => reply.error(e),
@@ -318,6 +319,9 @@ impl Filesystem for DirectorySession {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "listxattr");
         self.me.activity.request();
         match self.content(ino) {
+            To::Container(slot, ROOT) if self.open_session(slot).is_none() => {
+                answer_xattr(Ok(xattr_names_of_root()), size, reply);
+            }
             To::Container(slot, inner) => self.me.enter(slot, move |session| match session {
                 Ok(session) => session.attribute_names(inner, size, reply),
                 Err(e) => reply.error(e),

@@ -1,6 +1,9 @@
 //! The containers of a directory that have changed, or of which a check has failed: the kernel drops their pages.
 #![forbid(unsafe_code)]
 
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +12,9 @@ use fuser::Notifier;
 use super::{Directory, lock};
 use crate::error::Error;
 use crate::fs::source_watch::Watch;
+use crate::fs::sys;
 
-/// Interval of checks of the open containers.
+/// Interval of checks of the containers in use.
 const PERIOD: Duration = Duration::from_millis(500);
 
 impl Directory {
@@ -20,22 +24,45 @@ impl Directory {
         let (watch, failed) = (watch.clone(), self.failed.clone());
         move |error| {
             tracing::error!("{error}; nothing that this checksum covers is served any more");
-            watch.mark_failed();
             lock(&failed).push(watch.clone());
+            watch.mark_failed();
         }
     }
 
-    /// The containers to look at: those that are open, and those of which a check has failed.
+    /// The containers to look at: those that have an open file, and those of which a check has failed.
     pub(super) fn watches(&self) -> Vec<Arc<Watch>> {
         let mut watches = std::mem::take(&mut *lock(&self.failed));
-        watches.extend(self.state().open.iter().map(|(_, session)| session.shared().watch.clone()));
+        let state = self.state();
+        let in_use = state.open.iter().map(|(_, session)| session.shared()).filter(|shared| shared.is_open());
+        watches.extend(in_use.map(|shared| shared.watch.clone()));
         watches
     }
 
-    /// Checks the open containers until `ended` says so; a changed one is no longer served.
-    pub(in crate::fs) fn watch(&self, notifier: &Notifier, ended: impl Fn(Duration) -> bool) {
-        while !ended(PERIOD) {
-            self.watches().iter().for_each(|watch| watch.look(notifier));
+    /// Checks the containers in use until the session `ends`, which makes that readable; a changed one is no longer
+    /// served. While no file of a container is open, this thread sleeps: who opens one checks it.
+    pub(in crate::fs) fn watch(&self, notifier: &Notifier, ends: &File) {
+        let mut in_use = false;
+        loop {
+            // While some are in use, nobody needs to wake this thread.
+            let fds = [ends.as_fd(), self.wake.as_fd()];
+            let (fds, time) = if in_use { (&fds[..1], Some(PERIOD)) } else { (&fds[..], None) };
+            let Ok(ready) = sys::wait_readable(fds, time) else { return };
+            match ready[..] {
+                [true, ..] => return,
+                [_, true] => {
+                    // Who opens a file from here on wakes this thread again.
+                    let _ = (&*self.wake).read(&mut [0; 8]);
+                    in_use = true;
+                }
+                [_, false] => {}
+                _ => {
+                    let watches = self.watches();
+                    for watch in &watches {
+                        watch.look(notifier);
+                    }
+                    in_use = !watches.is_empty();
+                }
+            }
         }
     }
 }

@@ -16,10 +16,10 @@ use fuser::{Errno, FileAttr, ReplyEntry};
 use lru::LruCache;
 use rustix::fs::FileType;
 
+use super::as_of::AsOf;
 use super::names::{Kind, Names, each, plain};
 use super::nodes::Entry;
 use super::outer::{SOON, errno};
-use super::recent::AsOf;
 use super::{Directory, MINUTE};
 use crate::account::Share;
 use crate::error::{self, Error, Result};

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use fuser::{Errno, FileAttr, FileHandle, FileType, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 
+use super::as_of::AsOf;
 use super::names::{Kind, Listed, Names};
 use super::nodes::Entry;
 use super::outer::{HANDLE, SOON, errno, kind, seen_at};
-use super::recent::AsOf;
 use super::{Directory, Handle, OpenDir};
 use crate::account::Holding;
 use crate::error::Result;

@@ -9,11 +9,12 @@
 //! The directory may be a prefix of a server. Its lists cost requests, so the kernel keeps entries for a minute; a file
 //! that was replaced meanwhile is noticed when it is opened.
 //!
-//! Limits: [`MOST`] open containers that are not in use; of the others, their inode numbers are kept while the kernel
-//! knows them. One cache, one account and one set of threads for all.
+//! Limits: what users have open they hold (`held`), names and containers included; of containers that are closed, the
+//! inode numbers are kept while the kernel knows them. One cache, one account and one set of threads for all.
 #![forbid(unsafe_code)]
 
 mod adapter;
+mod as_of;
 mod changes;
 mod flat;
 mod listing;
@@ -21,52 +22,45 @@ mod names;
 mod nodes;
 mod outer;
 mod reached;
-mod recent;
+mod sessions;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::fmt;
+use std::fs::File;
+use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use fuser::Errno;
 use lru::LruCache;
-use rustix::process::{Resource, getrlimit};
 
 use super::activity::{Activity, InUse};
 use super::fuse_adapter::Session;
-use super::inode_attr::{AttrBuilder, Numbering};
+use super::held::{self, Recent};
 use super::killed::{Killed, Waits};
 use super::offload::{Offload, On, Turn};
 use super::options::{Access, MountOptions, Owner};
-use super::shared::{Decoder, Shared, catch_panic};
+use super::shared::{Decoder, catch_panic};
 use super::source_watch::Watch;
 use super::sys;
 use crate::account::{Share, Users};
 use crate::cache::Cache;
-use crate::error::{Error, Kind, Result};
-use crate::mirror::{Containers, Opened};
+use crate::mirror::Containers;
 use crate::source::{Below, Passed, Version};
-use crate::tree::{Ino, Numbers, ROOT, Tree};
+use crate::tree::{Ino, Numbers};
 
+use as_of::AsOf;
 use flat::Flat;
 use names::Names;
-use nodes::{LARGEST, Nodes, Place, SLOTS, base, place};
+use nodes::{Nodes, Place, SLOTS, base, place};
 use outer::SOON;
-use recent::{AsOf, Recent};
 
 pub(super) use adapter::DirectorySession;
 
-/// Maximum number of open containers that are not in use.
-const MOST: usize = 256;
-/// Those of them that are directories, which keep descriptors.
-const FOLDERS: usize = 16;
-/// Those of them that are on a server, and keep what was fetched.
-const OBJECTS: usize = 16;
 /// How long the kernel may keep an entry on a server.
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -90,6 +84,8 @@ pub(super) struct Directory {
     listings: RwLock<HashMap<u64, Handle<OpenDir>>>,
     recent_listings: Recent<(u32, u64), OpenDir>,
     next: AtomicU64,
+    /// Wakes the thread that checks the containers in use.
+    wake: Arc<File>,
     flat: Flat,
     /// Whether the kernel can map files that are read directly.
     reads_directly: AtomicBool,
@@ -156,12 +152,12 @@ impl Directory {
         offload: Arc<Offload>,
         activity: Arc<Activity>,
         seed: u64,
-    ) -> Arc<Self> {
+    ) -> io::Result<Arc<Self>> {
         let gpu = containers.options.gpu.clone();
         let (slots, open) = (HashMap::new(), LruCache::unbounded());
         let waits = containers.top.prefix().map(|_| Arc::default());
-        let users = Users::new(&containers.options.account, descriptors(), request.access == Access::AllUsers);
-        Arc::new(Self {
+        let users = held::users(&containers.options.account, request.access);
+        Ok(Arc::new(Self {
             containers,
             owner: request.owner,
             access: request.access,
@@ -177,11 +173,12 @@ impl Directory {
             listings: RwLock::default(),
             recent_listings: Recent::default(),
             next: AtomicU64::new(1),
+            wake: Arc::new(sys::event_fd()?),
             flat: Flat::default(),
             reads_directly: AtomicBool::new(false),
             waits,
             failed: Arc::default(),
-        })
+        }))
     }
 
     /// Those who wait for a server, if the directory is on one.
@@ -246,80 +243,6 @@ impl Directory {
         Some(slot)
     }
 
-    /// The container in `slot`, opened if necessary.
-    fn opened(&self, slot: u32) -> Result<Arc<Session>> {
-        let stale = || Error::new(Kind::Changed, "file");
-        let mut state = self.state();
-        if let Some(session) = state.open.get(&slot) {
-            return Ok(session.clone());
-        }
-        let node = state.slots.get(&slot).map(|slot| slot.node).ok_or_else(stale)?;
-        let (identity, is_flat) = state.nodes.get(node).map(|node| (node.identity, node.is_flat)).ok_or_else(stale)?;
-        let path = state.nodes.path(node).ok_or_else(stale)?;
-        let parent = state.nodes.parent(node);
-        drop(state);
-        let opened = if is_flat {
-            self.containers.open_flat(&path, None, &self.flat_stem(parent, &path)?)?.ok_or_else(stale)?
-        } else {
-            self.containers.open(&path, None)?
-        };
-        if self.state().nodes.mark(opened.seen.version(), opened.seen.rights) != identity {
-            return Err(stale());
-        }
-        let numbering = Numbering { root: node, base: if is_flat { node } else { base(slot) } };
-        let attributes = self.attributes(self.who_may_read(&opened)?, numbering);
-        let name = path.file_name().unwrap_or_default();
-        let session = Arc::new(self.session(slot, opened, name, attributes, numbering)?);
-        if is_flat {
-            // Its files have numbers only then.
-            session.shared().tree.open_dir(ROOT)?;
-        }
-        let mut state = self.state();
-        if !state.slots.contains_key(&slot) {
-            return Err(stale());
-        }
-        if let Some(other) = state.open.get(&slot).cloned() {
-            // Another thread was faster; files may be open in its session.
-            drop(state);
-            return Ok(other);
-        }
-        state.open.put(slot, session.clone());
-        let closed = state.close_some();
-        drop(state);
-        drop(closed);
-        Ok(session)
-    }
-
-    /// A session of the container in `slot`, with the inode numbers that it had when it was closed.
-    fn session(
-        &self,
-        slot: u32,
-        opened: Opened,
-        name: &OsStr,
-        attributes: AttrBuilder,
-        numbering: Numbering,
-    ) -> Result<Session> {
-        let Opened { container, checks, error, .. } = opened;
-        if let (Some(error), Some(source)) = (error, container.sources().first()) {
-            tracing::info!("{}: {}", source.path().display(), error.explain());
-        }
-        let account = &self.containers.options.account;
-        let watch = Arc::new(Watch::polled(container.sources(), container.folder(), numbering));
-        checks.on_failure(self.failing(&watch));
-        let killed = self.waits.as_ref().and_then(|waits| Killed::new(waits, container.sources()));
-        let tree = Tree::charging(container, name, account)?;
-        // Nothing fails from here on: they would be lost.
-        let numbers = self.state().slots.get_mut(&slot).and_then(|slot| slot.numbers.take());
-        let tree = tree.continuing(numbers.unwrap_or_else(|| Numbers::new(account, LARGEST)));
-        let gpu = self.containers.options.gpu.clone();
-        let decoder: Decoder = Box::new(move || gpu.decoder());
-        let (cache, offload, activity) = (self.cache.clone(), self.offload.clone(), self.activity.clone());
-        let mut shared = Shared::new(tree, cache, offload, watch, attributes, activity, decoder);
-        shared.killed = killed;
-        shared.reads_directly.store(self.reads_directly.load(Ordering::Relaxed), Ordering::Relaxed);
-        Ok(Session::new(shared, true))
-    }
-
     /// Records that the kernel has forgotten an inode that it calls `number`.
     fn forget_inode(&self, number: u64, count: u64) {
         match place(number) {
@@ -349,45 +272,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The descriptors that the users of a mount may have open: the other half is for the mount itself.
-fn descriptors() -> u64 {
-    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 2
-}
-
 fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     lock.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl State {
-    /// Closes the containers that were not used for longest, down to the limit, but none that is in use.
-    fn close_some(&mut self) -> Vec<Arc<Session>> {
-        let is_idle = |session: &Arc<Session>| Arc::strong_count(session) == 1 && session.shared().is_idle();
-        let has_folder = |session: &Arc<Session>| session.shared().tree.container().folder().is_some();
-        let is_far = self.open.iter().next().is_some_and(|(_, session)| session.shared().killed.is_some());
-        let most = if is_far { OBJECTS } else { MOST };
-        let mut excess = self.open.len().saturating_sub(most);
-        let mut folders = self.open.iter().filter(|(_, session)| has_folder(session)).count().saturating_sub(FOLDERS);
-        let mut chosen = Vec::new();
-        for (slot, session) in self.open.iter().rev().filter(|(_, session)| is_idle(session)) {
-            let is_folder = has_folder(session);
-            if excess > 0 || (is_folder && folders > 0) {
-                chosen.push(*slot);
-                excess = excess.saturating_sub(1);
-                folders = folders.saturating_sub(usize::from(is_folder));
-            }
-        }
-        let mut closed = Vec::new();
-        for number in chosen {
-            let Some(session) = self.open.pop(&number) else { continue };
-            if let Some(slot) = self.slots.get_mut(&number) {
-                slot.numbers = Some(session.shared().tree.take_numbers());
-            }
-            closed.push(session);
-        }
-        closed
-    }
 }

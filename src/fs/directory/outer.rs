@@ -220,13 +220,13 @@ impl Directory {
     }
 
     /// Replies to a read, by the thread `reader`, of a file that is passed through: at once from the page cache,
-    /// otherwise on a worker.
+    /// otherwise on a thread that may wait.
     pub(super) fn read(self: &Arc<Self>, reader: u32, handle: u64, offset: u64, size: u32, reply: ReplyData) {
         use std::os::fd::AsFd;
         let Some(open) = self.file(handle) else { return reply.error(Errno::EBADF) };
         let mut reply = Some(reply);
         if let Passed::Local(file) = &open.file {
-            // If allocation fails here, a worker tries again.
+            // If allocation fails here, that thread tries again.
             let _ = reply_buffer::with(size.into(), |buffer| {
                 // A short answer may be that of a page that is not in memory.
                 if let Ok(n) = sys::read_cached(file.as_fd(), buffer, offset)
@@ -258,7 +258,7 @@ impl Directory {
                 Err(e) => reply.error(e),
             }
         };
-        self.offload.run(On::Workers, Box::new(move || catch_panic(job)));
+        self.offload.run(On::Passed, Box::new(move || catch_panic(job)));
     }
 }
 

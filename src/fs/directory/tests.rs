@@ -8,9 +8,11 @@ use rustix::fs::{Timespec, Timestamps};
 
 use super::*;
 use crate::checksum::Threads;
+use crate::error::Error;
 use crate::format::Options;
 use crate::mirror::{Layout, Rules};
 use crate::source::Top;
+use crate::tree::ROOT;
 
 /// The mount of a directory with one container, of which the kernel knows nothing yet.
 fn mounted(dir: &Path, layout: Layout) -> Arc<Directory> {
@@ -19,7 +21,7 @@ fn mounted(dir: &Path, layout: Layout) -> Arc<Directory> {
     let containers = Containers::new(Top::open(dir).unwrap(), rules, Options::default());
     let cache = Cache::new(1 << 20, 1);
     let offload = Offload::new(cache.clone(), Threads::new(1));
-    Directory::new(containers, &MountOptions::new(dir, "mnt"), cache, offload, Arc::default(), 7)
+    Directory::new(containers, &MountOptions::new(dir, "mnt"), cache, offload, Arc::default(), 7).unwrap()
 }
 
 /// Looks the container up and enters it: its number and its session.
@@ -37,7 +39,8 @@ fn a_file_is_closed_with_its_container_if_the_kernel_forgets_that_before_it_rele
     let ino = shared.tree.lookup(ROOT, b"error.txt").unwrap().unwrap();
     let file = shared.tree.file(ino).unwrap();
     let view = file.view(&*mount.cache).unwrap();
-    shared.hold(ino, file, view);
+    shared.keep(ino, file, view, shared.holders.hold(0, 0).unwrap());
+    assert!(mount.watches().iter().any(|looked| Arc::ptr_eq(looked, &shared.watch)));
     assert_eq!(mount.activity.open_files(), 1);
     drop(session);
     mount.forget(number, 1);
@@ -53,12 +56,12 @@ fn a_check_that_fails_when_its_container_is_closed_already_makes_the_kernel_drop
     let fails = mount.failing(&watch);
     let slot = mount.slot(number).unwrap();
     mount.state().open.pop(&slot);
-    assert!(mount.watches().is_empty());
     let (_, again) = entered(&mount);
+    assert!(mount.watches().is_empty(), "no file is open");
     fails(&Error::corrupt("wrong", "checksum"));
     let is_looked_at = |mount: &Directory| mount.watches().iter().any(|looked| Arc::ptr_eq(looked, &watch));
     assert!(is_looked_at(&mount) && !is_looked_at(&mount), "once");
-    assert!(mount.watches().iter().any(|looked| Arc::ptr_eq(looked, &again.shared().watch)));
+    assert!(!Arc::ptr_eq(&again.shared().watch, &watch));
 }
 
 #[test]

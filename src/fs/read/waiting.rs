@@ -73,10 +73,9 @@ impl<R: Reply> Waiting<R> {
         let me = self.clone();
         match on {
             None => self.answer(),
-            // Requests waiting for one computation occupy one thread in total.
+            // Requests waiting for computations occupy one thread in total.
             Some(On::Checks) => {
-                let turn = Turn::Computed(self.request.file.ino);
-                self.reader.offload.run_in_turn(turn, On::Checks, Box::new(move || me.answer()));
+                self.reader.offload.run_in_turn(Turn::Computed, On::Checks, Box::new(move || me.answer()));
             }
             Some(on) => self.reader.offload.run(on, Box::new(move || me.answer())),
         }

@@ -3,7 +3,8 @@
 //! Shows as: `preview.png`. One dimension is a curve, two are an image, of more the middle slice is shown (`plane`).
 //! Limits: `BUDGET` bytes are decoded, whatever the size of the array: of more, lines or places at even distances,
 //! and of a stream that is only decoded from its start, its start (`plan`). Sides of 1024 pixels. Pieces that are
-//! needed again are held meanwhile, so that none is decoded twice whatever the size of the cache.
+//! needed again are held meanwhile, so that none is decoded twice whatever the size of the cache; they are charged, so
+//! that the cache gives way to them. A mount makes one picture at a time.
 //!
 //! Invariant: the size of the file follows from the shape alone (`png_file`), so that nothing is decoded to list it.
 #![forbid(unsafe_code)]
@@ -21,8 +22,8 @@ mod viridis;
 
 use std::sync::Arc;
 
+use crate::account::Account;
 use crate::format::{Array, Content, Fetch, Number};
-use crate::text;
 
 use super::View;
 use cells::Cells;
@@ -33,15 +34,16 @@ use png_file::{Picture, Text};
 /// Maximum number of bytes that are decoded for a picture.
 const BUDGET: u64 = 64 << 20;
 
-/// The picture of `array`, whose elements are at the start of `data`. `None` if it has no elements, or no numbers.
-pub fn content(array: &Array, data: &Content) -> Option<Content> {
+/// The picture of `array`, whose elements are at the start of `data`. `None` if it has no elements, or no numbers. What
+/// is held while it is made is charged to `account`.
+pub fn content(array: &Array, data: &Content, account: &Account) -> Option<Content> {
     let number = Number::of(&array.descr)?;
     let (middle, start) = (Plane::middle(array)?, Plane::start(array)?);
     let len = png_file::len(middle.width(), middle.height());
-    let (array, data) = (array.clone(), data.clone());
+    let (array, data, account) = (array.clone(), data.clone(), account.clone());
     let make = move |fetch: &dyn Fetch| {
         let view = View::new(&data, fetch)?;
-        let (plan, plane) = Plan::new(&view, &middle, &start)?;
+        let (plan, plane) = Plan::new(&view, &middle, &start, &account)?;
         let cells = sample::sample(&plan, plane, number, fetch)?;
         let picture = draw(plane, &cells);
         png_file::encode(&picture, &texts(&array, plane, &cells, &picture))
@@ -62,7 +64,7 @@ fn texts(array: &Array, plane: &Plane, cells: &Cells, picture: &Picture) -> Vec<
     };
     let dtype = array.descr.trim_matches('\'');
     vec![
-        ("Title", format!("{of}{dtype}, shape {}, elements {}", text::shape(&array.shape), plane.shown)),
+        ("Title", format!("{of}{dtype}, shape {:?}, elements {}", array.shape, plane.shown)),
         ("Minimum", cells.minimum.clone()),
         ("Maximum", cells.maximum.clone()),
         ("Decoded", format!("{} of {all} elements; minimum and maximum are those of the decoded ones", cells.decoded)),

@@ -11,8 +11,11 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
+use crate::account::Account;
+use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::format::{BlobRef, Fetch, Layout, Piece};
+use crate::limits::Charge;
 use crate::view::{Extent, View};
 
 use super::BUDGET;
@@ -56,6 +59,7 @@ pub(super) struct Strip {
 pub(super) struct Plan<'a> {
     view: &'a View,
     plane: &'a Plane,
+    account: &'a Account,
     cover: Cover,
     /// Rows and columns of cells.
     pub(super) rows: u64,
@@ -84,11 +88,16 @@ impl<'a> Plan<'a> {
     ///
     /// # Errors
     /// [`Kind::TooLarge`] if no part fits in the budget.
-    pub(super) fn new(view: &'a View, plane: &'a Plane, start: &'a Plane) -> Result<(Self, &'a Plane)> {
+    pub(super) fn new(
+        view: &'a View,
+        plane: &'a Plane,
+        start: &'a Plane,
+        account: &'a Account,
+    ) -> Result<(Self, &'a Plane)> {
         let fragments = view.fragments().map(|view| &**view);
         let with = |plane, cover, rows, columns| -> Result<Option<Self>> {
             for view in [Some(view), fragments].into_iter().flatten() {
-                if let Some(plan) = Self::fitting(view, plane, cover, rows, columns)? {
+                if let Some(plan) = Self::none(view, plane, account, cover).fitting(rows, columns)? {
                     return Ok(Some(plan));
                 }
             }
@@ -120,18 +129,16 @@ impl<'a> Plan<'a> {
         Err(Error::new(Kind::TooLarge { value: view.len(), limit: BUDGET }, "bytes decoded for a picture"))
     }
 
+    /// A plan without cells.
+    fn none(view: &'a View, plane: &'a Plane, account: &'a Account, cover: Cover) -> Self {
+        let (last, left_out) = (HashMap::new(), Vec::new());
+        Self { view, plane, account, cover, rows: 0, columns: 0, last, left_out, end: u64::MAX }
+    }
+
     /// The plan with these cells, if it fits.
-    fn fitting(view: &'a View, plane: &'a Plane, cover: Cover, rows: u64, columns: u64) -> Result<Option<Self>> {
-        let none = |cover| Self {
-            view,
-            plane,
-            cover,
-            rows,
-            columns,
-            last: HashMap::new(),
-            left_out: Vec::new(),
-            end: u64::MAX,
-        };
+    fn fitting(mut self, rows: u64, columns: u64) -> Result<Option<Self>> {
+        let Self { view, plane, account, cover, .. } = self;
+        (self.rows, self.columns) = (rows, columns);
         let lines = match cover {
             Cover::All => plane.rows,
             Cover::Lines => rows,
@@ -141,16 +148,15 @@ impl<'a> Plan<'a> {
             return Ok(None);
         }
         // What covers much is served to the end only after a long verification: the end of sparse samples is left out.
-        let mut plan = none(cover);
         let avoids_end = cover != Cover::All;
-        if !plan.count(avoids_end)? {
+        if !self.count(avoids_end)? {
             return Ok(None);
         }
-        if plan.last.is_empty() && !plan.left_out.is_empty() {
-            plan = none(cover);
+        if self.last.is_empty() && !self.left_out.is_empty() {
+            let mut plan = Self { rows, columns, ..Self::none(view, plane, account, cover) };
             return Ok(plan.count(false)?.then_some(plan));
         }
-        Ok(Some(plan))
+        Ok(Some(self))
     }
 
     /// Counts the pieces; returns whether they fit.
@@ -305,25 +311,34 @@ fn before(blob: &BlobRef, piece: u64, last: &HashMap<Key, u64>, new: &mut HashSe
 struct Held<'a> {
     plan: &'a Plan<'a>,
     fetch: &'a dyn Fetch,
-    pieces: RefCell<HashMap<Key, (Piece, u64)>>,
+    pieces: RefCell<HashMap<Key, HeldPiece>>,
+}
+
+struct HeldPiece {
+    bytes: Piece,
+    /// The last strip that needs it.
+    last: u64,
+    /// None if there was no room: it is held all the same, as the budget of a picture bounds what is.
+    _charge: Option<Charge>,
 }
 
 impl Held<'_> {
     /// Releases the pieces that no strip after `number` needs.
     fn release(&self, number: u64) {
-        self.pieces.borrow_mut().retain(|_, (_, last)| *last > number);
+        self.pieces.borrow_mut().retain(|_, held| held.last > number);
     }
 }
 
 impl Fetch for Held<'_> {
     fn piece(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
         let key = (blob.id(), piece);
-        if let Some((piece, _)) = self.pieces.borrow().get(&key) {
-            return Ok(piece.clone());
+        if let Some(held) = self.pieces.borrow().get(&key) {
+            return Ok(held.bytes.clone());
         }
         let bytes = self.fetch.piece(blob, piece)?;
         let last = self.plan.last.get(&key).copied().unwrap_or(0);
-        self.pieces.borrow_mut().insert(key, (bytes.clone(), last));
+        let charge = self.plan.account.charge(to_u64(bytes.len()), "picture").ok();
+        self.pieces.borrow_mut().insert(key, HeldPiece { bytes: bytes.clone(), last, _charge: charge });
         Ok(bytes)
     }
 }

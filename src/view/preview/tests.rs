@@ -61,7 +61,7 @@ fn array(descr: &str, itemsize: u64, shape: &[u64]) -> Array {
 
 /// The picture of `array`, of exactly the announced size.
 fn picture(array: &Array, data: &Content, fetch: &dyn Fetch) -> Result<Decoded> {
-    let Some(Content::Computed { len: Some(len), make }) = content(array, data) else {
+    let Some(Content::Computed { len: Some(len), make }) = content(array, data, &Account::new(1 << 20, 0)) else {
         panic!("no picture: {array:?}")
     };
     let bytes = make(fetch)?;
@@ -88,8 +88,22 @@ fn the_size_follows_from_the_shape_and_no_side_is_longer_than_1024() {
         assert!((128..=1024).contains(&shown.width) && (128..=1024).contains(&shown.height), "{shape:?}");
     }
     for (descr, itemsize, shape) in [("|V4", 4, &[3][..]), ("<f4", 4, &[0]), ("<f4", 4, &[]), ("<M8[s]", 8, &[2])] {
-        assert!(content(&array(descr, itemsize, shape), &blob(vec![0; 64], 64)).is_none(), "{descr} {shape:?}");
+        assert!(
+            content(&array(descr, itemsize, shape), &blob(vec![0; 64], 64), &Account::new(0, 0)).is_none(),
+            "{descr} {shape:?}"
+        );
     }
+}
+
+#[test]
+fn what_is_held_for_a_picture_is_charged_while_it_is_made() {
+    let (account, data) = (Account::new(1 << 20, 0), blob(vec![7; 1 << 20], 100_000));
+    let Some(Content::Computed { make, .. }) = content(&array("|u1", 1, &[1024, 1024]), &data, &account) else {
+        panic!("no picture")
+    };
+    make(&Counting::default()).unwrap();
+    let memory = account.memory();
+    assert!(memory.peak() >= 100_000 && memory.used() == 0, "{memory:?}");
 }
 
 #[test]

@@ -54,11 +54,9 @@ struct Marks {
 }
 
 impl Launcher for Marks {
-    #[expect(unsafe_code, reason = "as that of the queue")]
     fn launch(&mut self, queue: &mut dyn Queue, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
         queue.mark()?;
-        // SAFETY: the caller of this queue guarantees it.
-        unsafe { queue.launch(kernel, grid, block, args) }?;
+        queue.launch(kernel, grid, block, args)?;
         self.names.push(kernel.name);
         queue.mark()
     }

@@ -8,6 +8,7 @@ mod checksums;
 mod directories;
 mod ending;
 mod faults;
+mod held;
 mod idle;
 mod invocations;
 mod limits;

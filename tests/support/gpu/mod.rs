@@ -81,8 +81,7 @@ impl Device for Host {
                 gpu.queue()?,
                 move |queue: &mut dyn Queue, kernel: Kernel, grid: u32, block: u32, args: &[Arg]| {
                     work.count()?;
-                    // SAFETY: the caller of this queue guarantees it.
-                    unsafe { queue.launch(kernel, grid, block, args) }
+                    queue.launch(kernel, grid, block, args)
                 },
             ))),
             None => Ok(Box::new(work)),
@@ -182,7 +181,7 @@ impl Queue for Work {
         Ok(())
     }
 
-    unsafe fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
+    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
         self.count()?;
         let (mut words, mut floats) = (Vec::new(), Vec::new());
         for arg in args {

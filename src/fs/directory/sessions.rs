@@ -1,0 +1,158 @@
+//! The containers of a mounted directory that are open.
+//!
+//! Those that are not in use are closed, those not used for longest first, when there are too many or there is no room for
+//! another one.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::nodes::{LARGEST, base};
+use super::{Directory, State};
+use crate::error::{Error, Kind, Result};
+use crate::fs::fuse_adapter::Session;
+use crate::fs::held::Holders;
+use crate::fs::inode_attr::{AttrBuilder, Numbering};
+use crate::fs::killed::Killed;
+use crate::fs::shared::{Decoder, Shared};
+use crate::fs::source_watch::Watch;
+use crate::limits::Charge;
+use crate::mirror::Opened;
+use crate::tree::{Numbers, ROOT, Tree};
+
+/// Maximum number of open containers that are not in use.
+const MOST: usize = 256;
+/// Of these, how many are closed together when there is no room for another one.
+const TOGETHER: usize = 8;
+/// Those of them that are directories, which keep descriptors.
+const FOLDERS: usize = 16;
+/// Those of them that are on a server, and keep what was fetched.
+const OBJECTS: usize = 16;
+/// About the bytes of an open container beyond what it charges itself: its tree, its view, its texts.
+const CONTAINER: u64 = 96 << 10;
+
+impl Directory {
+    /// The container in `slot`, opened if necessary.
+    pub(super) fn opened(&self, slot: u32) -> Result<Arc<Session>> {
+        let stale = || Error::new(Kind::Changed, "file");
+        let mut state = self.state();
+        if let Some(session) = state.open.get(&slot) {
+            return Ok(session.clone());
+        }
+        let node = state.slots.get(&slot).map(|slot| slot.node).ok_or_else(stale)?;
+        let (identity, is_flat) = state.nodes.get(node).map(|node| (node.identity, node.is_flat)).ok_or_else(stale)?;
+        let path = state.nodes.path(node).ok_or_else(stale)?;
+        let parent = state.nodes.parent(node);
+        drop(state);
+        let charge = self.charge()?;
+        let opened = if is_flat {
+            self.containers.open_flat(&path, None, &self.flat_stem(parent, &path)?)?.ok_or_else(stale)?
+        } else {
+            self.containers.open(&path, None)?
+        };
+        if self.state().nodes.mark(opened.seen.version(), opened.seen.rights) != identity {
+            return Err(stale());
+        }
+        let numbering = Numbering { root: node, base: if is_flat { node } else { base(slot) } };
+        let attributes = self.attributes(self.who_may_read(&opened)?, numbering);
+        let name = path.file_name().unwrap_or_default();
+        let session = Arc::new(self.session(slot, opened, name, attributes, numbering, charge)?);
+        if is_flat {
+            // Its files have numbers only then.
+            session.shared().tree.open_dir(ROOT)?;
+        }
+        let mut state = self.state();
+        if !state.slots.contains_key(&slot) {
+            return Err(stale());
+        }
+        if let Some(other) = state.open.get(&slot).cloned() {
+            // Another thread was faster; files may be open in its session.
+            drop(state);
+            return Ok(other);
+        }
+        state.open.put(slot, session.clone());
+        let closed = state.close_some(0);
+        drop(state);
+        drop(closed);
+        Ok(session)
+    }
+
+    /// Charges an open container; closes others that are not in use if there is no room for it.
+    fn charge(&self) -> Result<Charge> {
+        loop {
+            let charged = self.containers.options.account.charge_list(CONTAINER, "open container");
+            if charged.is_ok() {
+                return charged;
+            }
+            let closed = self.state().close_some(TOGETHER);
+            if closed.is_empty() {
+                return charged;
+            }
+        }
+    }
+
+    /// A session of the container in `slot`, with the inode numbers that it had when it was closed.
+    fn session(
+        &self,
+        slot: u32,
+        opened: Opened,
+        name: &OsStr,
+        attributes: AttrBuilder,
+        numbering: Numbering,
+        charge: Charge,
+    ) -> Result<Session> {
+        let Opened { container, checks, error, .. } = opened;
+        if let (Some(error), Some(source)) = (error, container.sources().first()) {
+            tracing::info!("{}: {}", source.path().display(), error.explain());
+        }
+        let account = &self.containers.options.account;
+        let watch = Arc::new(Watch::polled(container.sources(), container.folder(), numbering, self.wake.clone()));
+        checks.on_failure(self.failing(&watch));
+        let killed = self.waits.as_ref().and_then(|waits| Killed::new(waits, container.sources()));
+        let tree = Tree::charging(container, name, account)?;
+        // Nothing fails from here on: they would be lost.
+        let numbers = self.state().slots.get_mut(&slot).and_then(|slot| slot.numbers.take());
+        let tree = tree.continuing(numbers.unwrap_or_else(|| Numbers::new(account, LARGEST)));
+        let gpu = self.containers.options.gpu.clone();
+        let decoder: Decoder = Box::new(move || gpu.decoder());
+        let (cache, offload) = (self.cache.clone(), self.offload.clone());
+        let holders = Holders::new(&self.users, CONTAINER, &self.activity);
+        let mut shared = Shared::new(tree, cache, offload, watch, attributes, holders, decoder);
+        shared.killed = killed;
+        shared.charge = Some(charge);
+        shared.reads_directly.store(self.reads_directly.load(Ordering::Relaxed), Ordering::Relaxed);
+        Ok(Session::new(shared, true))
+    }
+}
+
+impl State {
+    /// Closes the containers that were not used for longest, down to the limit and at least `least` of them, but none
+    /// that is in use.
+    fn close_some(&mut self, least: usize) -> Vec<Arc<Session>> {
+        let is_idle = |session: &Arc<Session>| Arc::strong_count(session) == 1 && session.shared().is_idle();
+        let has_folder = |session: &Arc<Session>| session.shared().tree.container().folder().is_some();
+        let is_far = self.open.iter().next().is_some_and(|(_, session)| session.shared().killed.is_some());
+        let most = if is_far { OBJECTS } else { MOST };
+        let mut excess = self.open.len().saturating_sub(most).max(least);
+        let mut folders = self.open.iter().filter(|(_, session)| has_folder(session)).count().saturating_sub(FOLDERS);
+        let mut chosen = Vec::new();
+        for (slot, session) in self.open.iter().rev().filter(|(_, session)| is_idle(session)) {
+            let is_folder = has_folder(session);
+            if excess > 0 || (is_folder && folders > 0) {
+                chosen.push(*slot);
+                excess = excess.saturating_sub(1);
+                folders = folders.saturating_sub(usize::from(is_folder));
+            }
+        }
+        let mut closed = Vec::new();
+        for number in chosen {
+            let Some(session) = self.open.pop(&number) else { continue };
+            if let Some(slot) = self.slots.get_mut(&number) {
+                slot.numbers = Some(session.shared().tree.take_numbers());
+            }
+            closed.push(session);
+        }
+        closed
+    }
+}

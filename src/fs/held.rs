@@ -1,0 +1,127 @@
+//! What the users of a mount hold of it by what they have open.
+#![forbid(unsafe_code)]
+
+use std::hash::Hash;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use lru::LruCache;
+use rustix::process::{Resource, getrlimit};
+
+use super::activity::{Activity, InUse};
+use super::options::Access;
+use crate::account::{Account, Holding, Share, Users};
+use crate::error::Result;
+
+/// How many of what was opened last are remembered.
+const MOST: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+/// An open file of a container, with what is known of its reader.
+const FILE: Holding = Holding { bytes: 1 << 10, descriptors: 0 };
+
+/// The users of a mount that `access` describes. They may have half of the descriptors open: the others are for the
+/// mount itself.
+pub(super) fn users(account: &Account, access: Access) -> Users {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 2;
+    Users::new(account, descriptors, access == Access::AllUsers)
+}
+
+/// What is open, so that a user who opens the same again shares it. Users share nothing with each other: what one of
+/// them keeps open is charged to nobody else.
+#[derive(Debug)]
+pub(super) struct Recent<K: Hash + Eq, T>(Mutex<LruCache<K, Weak<T>>>);
+
+impl<K: Hash + Eq, T> Default for Recent<K, T> {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::sparse(MOST)))
+    }
+}
+
+impl<K: Hash + Eq, T> Recent<K, T> {
+    /// What is open under `key`.
+    pub(super) fn get(&self, key: &K) -> Option<Arc<T>> {
+        self.lock().get(key)?.upgrade()
+    }
+
+    /// Remembers what was opened, as long as it is open.
+    pub(super) fn put(&self, key: K, opened: &Arc<T>) {
+        self.lock().put(key, Arc::downgrade(opened));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<K, Weak<T>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Those who have files of a container open.
+#[derive(Debug)]
+pub(super) struct Holders {
+    pub(super) activity: Arc<Activity>,
+    users: Users,
+    /// What keeping it open takes.
+    container: Holding,
+    of_users: Recent<u32, Share>,
+}
+
+/// A file that is open, and the container that it is in, held by a user.
+#[derive(Debug)]
+pub(super) struct Held {
+    _in_use: InUse,
+    _file: Share,
+    _container: Arc<Share>,
+}
+
+impl Holders {
+    /// Nobody has a file open yet of a container that takes `bytes` of memory as long as somebody has.
+    pub(super) fn new(users: &Users, bytes: u64, activity: &Arc<Activity>) -> Self {
+        let (users, activity) = (users.clone(), activity.clone());
+        Self { activity, users, container: Holding::memory(bytes), of_users: Recent::default() }
+    }
+
+    /// Records that user `uid` opens a file for which `bytes` are kept, until that is dropped: each of these users holds
+    /// the container, once.
+    ///
+    /// # Errors
+    /// As [`Users::take`].
+    pub(super) fn hold(&self, uid: u32, bytes: u64) -> Result<Held> {
+        let share = |what| self.users.share(uid, what);
+        let container = match self.of_users.get(&uid) {
+            Some(container) => container,
+            None => Arc::new(share(self.container)?),
+        };
+        self.of_users.put(uid, &container);
+        let file = share(Holding { bytes: FILE.bytes.saturating_add(bytes), ..FILE })?;
+        Ok(Held { _in_use: self.activity.open(), _file: file, _container: container })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_open_is_shared_until_it_is_closed() {
+        let recent = Recent::default();
+        let open = Arc::new(7);
+        recent.put((1000, 'a'), &open);
+        assert!(recent.get(&(1000, 'a')).is_some_and(|again| Arc::ptr_eq(&again, &open)));
+        assert!(recent.get(&(1001, 'a')).is_none(), "another user's");
+        drop(open);
+        assert!(recent.get(&(1000, 'a')).is_none());
+    }
+
+    #[test]
+    fn a_container_is_held_once_by_each_user_who_has_files_of_it_open() {
+        let users = Users::new(&Account::new(0, 0), 0, true);
+        // A user alone may have half of 16 MiB.
+        let activity = Arc::default();
+        let holders = Holders::new(&users, 6 << 20, &activity);
+        let files: Vec<Held> = (0..1000).map(|_| holders.hold(1000, 0).unwrap()).collect();
+        assert!(users.is_short(1000));
+        let another = Holders::new(&users, 6 << 20, &activity);
+        assert_eq!(another.hold(1000, 0).unwrap_err().errno(), libc::ENOMEM);
+        assert_eq!(holders.hold(1001, 0).unwrap_err().errno(), libc::ENOMEM, "3 MiB would be left");
+        assert_eq!(activity.open_files(), 1000);
+        drop(files);
+        assert!(another.hold(1000, 0).is_ok() && !users.is_short(1000) && activity.open_files() == 0);
+    }
+}
