@@ -48,6 +48,11 @@ pub fn is_plain(c: char) -> bool {
     next.checked_sub(1).and_then(|run| HIDDEN.get(run)).is_none_or(|&(_, last)| c > last)
 }
 
+/// A shape in the syntax of the option `shape=`: `512x512`.
+pub fn shape<T: ToString>(sizes: &[T]) -> String {
+    sizes.iter().map(T::to_string).collect::<Vec<_>>().join("x")
+}
+
 /// Escapes `text` for printing on one line, with `\n`, `\t`, `\r` and `\u{9b}`.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     replaced(text, is_plain, |out, c| match c {

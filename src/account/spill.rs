@@ -6,7 +6,9 @@
 //! are not mapped.
 //!
 //! The file is created in `$TMPDIR` or `/var/tmp` and disappears with the process. Its blocks are allocated before it
-//! is mapped, so a full disk is an error here and not a SIGBUS later; no other process can open it to truncate it.
+//! is mapped, so a full disk is an error here and not a SIGBUS later; no other process can open it to truncate it. Where
+//! writing takes new blocks (Btrfs, bcachefs), the file is told to be written in place. ZFS neither allocates nor writes
+//! in place, and has no SIGBUS: there, what does not fit on a full disk stays in memory.
 #![expect(unsafe_code, reason = "mapping a file is unsafe because it may be truncated; ours has no name and one owner")]
 
 use std::fs::{File, OpenOptions};
@@ -60,6 +62,7 @@ impl Buffer {
     pub(super) fn mapped(len: u64, bytes: &[u8], charge: Charge, what: &'static str) -> Result<Self> {
         let map = || {
             let file = unnamed(&directory())?;
+            write_in_place(&file);
             allocate(&file, len)?;
             file.write_all_at(bytes, 0)?;
             // The file has no name, and its only descriptor is dropped here: no other process can truncate or write it.
@@ -185,6 +188,14 @@ pub(super) fn free_space(dir: &Path) -> Option<u64> {
 /// The size that `ulimit -f` allows for a file.
 pub(super) fn largest_file() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Fsize).current.unwrap_or(u64::MAX)
+}
+
+/// Tells the file system not to copy on write: the blocks that are allocated are those that are written. This has to
+/// come before the first block. Other file systems refuse it, and do not need it.
+fn write_in_place(file: &File) {
+    if let Ok(flags) = rustix::fs::ioctl_getflags(file) {
+        rustix::fs::ioctl_setflags(file, flags | rustix::fs::IFlags::NOCOW).ok();
+    }
 }
 
 /// Extends `file` to `len` bytes and allocates all of its blocks.

@@ -16,6 +16,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{self, Content, Grid, Tiles, Window};
 use crate::gpu::{DeviceBuffer, ForeignStream};
 use crate::limits::zeroed;
+use crate::text;
 use crate::view::{GridReader, zarr};
 
 /// Maximum number of dimensions of a box.
@@ -187,7 +188,7 @@ impl Array {
             steps.step > 0 && (steps.count == 0 || end.is_some_and(|end| end <= len))
         };
         if !steps.iter().zip(shape).all(fits) {
-            return Err(usage(format!("{steps:?} leave an array of the shape {shape:?}")));
+            return Err(usage(format!("{steps:?} leave an array of the shape {}", text::shape(shape))));
         }
         let bytes = steps.iter().try_fold(self.itemsize(), |n, steps| n.checked_mul(steps.count));
         if bytes != Some(to_u64(buffer.len())) {

@@ -36,6 +36,9 @@ pub struct Report {
     pub checks: u64,
     /// Bytes that the checks covered.
     pub bytes: u64,
+    /// Number of checksums among them; `None` if that is not known. Without any, nothing shows that bytes were
+    /// overwritten, unless they decode no longer.
+    pub checksums: Option<u64>,
 }
 
 /// Is called with the progress; returns whether to go on.
@@ -56,10 +59,10 @@ pub(super) struct Outcome {
 /// Fails if the archive cannot be parsed again.
 pub(super) fn run(archive: &Archive, progress: &mut Watch) -> Result<Outcome> {
     let container = contained("file", || archive.fresh())?;
-    let (format, checks, total) = contained("file", || {
+    let (format, checksums, checks, total) = contained("file", || {
         let (info, checks) = (container.info(), container.checks());
         let total = total_bytes(&checks, info.decoded_size.is_some());
-        Ok((info.format, checks, total))
+        Ok((info.format, info.checksum_count, checks, total))
     })?;
     let queue = Queue::new(&checks, Progress { checked: 0, total }, progress);
     queue.lock().advance(0);
@@ -72,7 +75,7 @@ pub(super) fn run(archive: &Archive, progress: &mut Watch) -> Result<Outcome> {
     });
     let state = queue.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     let error = state.error.or(state.unknown).map(|(_, error)| error).or_else(|| container.unchanged().err());
-    let report = Report { format, checks: to_u64(checks.len()), bytes: state.progress.checked };
+    let report = Report { format, checks: to_u64(checks.len()), bytes: state.progress.checked, checksums };
     Ok(Outcome { report, error, is_stopped: state.is_stopped })
 }
 

@@ -168,9 +168,9 @@ fn is_flat(value: &Value) -> bool {
     }
 }
 
-/// A key with spaces: `file size`.
+/// A key, as in `info.json` and in the container.
 fn label(key: &str) -> String {
-    escaped(&key.replace('_', " ")).into_owned()
+    escaped(key).into_owned()
 }
 
 /// Formats a value for a line of its own.
@@ -190,7 +190,7 @@ fn cell(key: &str, value: &Value) -> String {
         Value::Number(number) => number.to_string(),
         Value::Array(items) => {
             let is_shape = items.len() > 1 && items.iter().all(Value::is_u64) && names_shape(key);
-            let between = if is_shape { " x " } else { ", " };
+            let between = if is_shape { "x" } else { ", " };
             let items = items.iter().map(|item| cell(key, item)).collect::<Vec<_>>();
             if items.is_empty() { "none".to_owned() } else { items.join(between) }
         }
@@ -231,10 +231,10 @@ mod tests {
         lines(&with_ratio(info.as_object().unwrap()), 0, &mut out).unwrap();
         let want = "\
 format        fzm
-file size     512 bytes
-decoded size  4.0 KiB (4096 bytes)
+file_size     512 bytes
+decoded_size  4.0 KiB (4096 bytes)
 ratio         8.00
-shape         2 x 3
+shape         2x3
 odd\\u{1b}\\n   a\\nb\\u{202e}
 checksums
   header   crc32

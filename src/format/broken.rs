@@ -49,6 +49,7 @@ impl Container for Broken {
             file_size: self.source.len(),
             decoded_size: None,
             checksums: Value::Null,
+            checksum_count: None,
             details: Map::new(),
         }
     }

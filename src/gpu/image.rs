@@ -38,7 +38,7 @@ pub const FILES: &[Images] = embedded! {
 /// Bytes of the digest in front of an image.
 pub const DIGEST: usize = 64;
 
-/// Largest image, in bytes: a guard against a damaged build.
+/// Largest image, in bytes. A larger one is refused: code is loaded whole, as its checksum says, or not at all.
 const LARGEST: u64 = 16 << 20;
 
 impl Images {
@@ -63,13 +63,28 @@ impl Images {
 
 fn inflated(image: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    flate2::read::ZlibDecoder::new(image.get(DIGEST..)?).take(LARGEST).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
+    let len = flate2::read::ZlibDecoder::new(image.get(DIGEST..)?).take(LARGEST + 1).read_to_end(&mut bytes).ok()?;
+    (crate::bytes::to_u64(len) <= LARGEST).then_some(bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_image_that_is_not_whole_is_not_loaded() {
+        let image = |len: u64| {
+            let mut image = flate2::write::ZlibEncoder::new(vec![b'0'; DIGEST], flate2::Compression::fast());
+            std::io::copy(&mut std::io::repeat(b'x').take(len), &mut image).unwrap();
+            image.finish().unwrap()
+        };
+        let (mut largest, larger) = (image(LARGEST), image(LARGEST + 1));
+        assert_eq!(inflated(&largest).map(|bytes| bytes.len() as u64), Some(LARGEST));
+        assert!(inflated(&larger).is_none());
+        *largest.last_mut().unwrap() ^= 1;
+        assert!(inflated(&largest).is_none(), "not what the checksum says");
+        assert!(inflated(&largest[..largest.len() - 4]).is_none() && inflated(&[]).is_none());
+    }
 
     #[test]
     fn an_image_is_chosen_by_the_capability_of_the_gpu() {

@@ -116,12 +116,14 @@ pub trait Queue: Send {
 
     /// Runs `kernel` with `grid` blocks of `block` threads. Does nothing if `grid` is 0.
     ///
-    /// The caller is responsible for what the kernel does with its arguments: every index that comes from a file must
-    /// be checked, in the kernel or before.
-    ///
     /// # Errors
     /// [`DeviceError::Lost`].
-    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult;
+    ///
+    /// # Safety
+    /// `args` must be those that the kernel declares, and the kernel must stay within the memory among them: every index
+    /// that comes from a file must be checked, in the kernel or before.
+    #[expect(unsafe_code, reason = "a kernel is code that the compiler does not see")]
+    unsafe fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult;
 
     /// Waits for all earlier work, then fills the destinations of `parts`. Copies overlap: ask for all of them at once.
     ///

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::format::{Attrs, Content, File};
+use crate::text;
 
 use super::Ino;
 
@@ -78,7 +79,7 @@ pub(super) fn known(file: File) -> Attrs {
     };
     if let Some(array) = &file.array {
         add("dtype", array.descr.trim_matches('\'').to_owned());
-        add("shape", array.shape.iter().map(u64::to_string).collect::<Vec<_>>().join("x"));
+        add("shape", text::shape(&array.shape));
     }
     if let Content::FileExtent(stored) = &file.content {
         add("offset", stored.at.0.to_string());

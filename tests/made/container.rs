@@ -193,6 +193,7 @@ impl Container for Opened {
             file_size: self.sources.iter().map(|s| s.len()).sum(),
             decoded_size: None,
             checksums: Value::Null,
+            checksum_count: Some(0),
             details: Map::new(),
         }
     }

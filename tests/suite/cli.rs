@@ -227,7 +227,7 @@ fn info_prints_text_or_the_info_json_of_the_tree() {
     assert_eq!(keys[..5], ["format", "format_version", "file_size", "decoded_size", "checksums"]);
     assert_eq!(value["file_size"], fs::metadata(sample()).unwrap().len());
     let text = fzmfs(args!["info", sample()]).ok();
-    for word in ["format ", "fzm", "decoded size ", "(31108 bytes)", "ratio", "lorenzo_quant", "rle"] {
+    for word in ["format ", "fzm", "decoded_size ", "(31108 bytes)", "ratio", "lorenzo_quant", "rle"] {
         assert!(text.text().contains(word), "{word:?} is not in {}", text.text());
     }
 }
@@ -236,8 +236,35 @@ fn info_prints_text_or_the_info_json_of_the_tree() {
 fn verify_says_ok_for_every_good_file() {
     let good = files(&data(""), ".fzm");
     let ran = fzmfs([OsString::from("verify")].into_iter().chain(good.iter().map(Into::into))).ok();
-    let lines: Vec<String> = good.iter().map(|file| format!("{}: OK", file.display())).collect();
-    assert_eq!(ran.text().lines().collect::<Vec<_>>(), lines);
+    let line = |file: &PathBuf| {
+        let info: serde_json::Value = serde_json::from_slice(&fzmfs(args!["info", "--json", file]).ok().out).unwrap();
+        let count = info["checksums"].as_object().unwrap().values().filter(|checksum| !checksum.is_null()).count();
+        let said = ["no checksums in this file", "1 checksum", "2 checksums"][count];
+        format!("{}: OK ({said})", file.display())
+    };
+    assert_eq!(ran.text().lines().collect::<Vec<_>>(), good.iter().map(line).collect::<Vec<_>>());
+}
+
+#[test]
+fn verify_says_how_many_checksums_it_could_check() {
+    for (name, count) in [
+        ("blosc2/f01_blosclz_l1_nofilter_ts1.b2frame", 0),
+        ("blosc2/archive.b2z", 3),
+        ("zxc/v5_empty_nochk.zxc", 0),
+        ("zxc/v4_random.zxc", 2),
+        ("zstd/v07-nocheck.zst", 0),
+        ("zstd/v07-multi.zst", 3),
+        ("ztensor/v20-pypi-zstd.zt", 2),
+        ("ztensor/v10-pypi.zt", 0),
+    ] {
+        let path = data("").parent().unwrap().join(name);
+        let said = match count {
+            0 => "no checksums in this file".to_owned(),
+            n => format!("{n} checksums"),
+        };
+        assert_eq!(fzmfs(args!["verify", path]).ok().text(), format!("{}: OK ({said})\n", path.display()));
+        assert_eq!(verified(&[], [&path])[0]["checksums"], count, "{name}");
+    }
 }
 
 /// The files of the corpus that are broken.
@@ -285,7 +312,7 @@ fn verify_continues_after_a_bad_file_and_prints_json() {
     let lines: Vec<&str> = ran.text().lines().collect();
     assert_eq!((ran.code, lines.len()), (1, 3));
     assert!(lines[0].contains("data_crc.fzm: FAILED: checksum mismatch: stored 0x"), "{lines:?}");
-    assert_eq!(lines[1], format!("{}: OK", sample().display()));
+    assert_eq!(lines[1], format!("{}: OK (2 checksums)", sample().display()));
     assert_eq!(lines[2], "/nonexistent: FAILED: No such file or directory (file)");
 
     let ran = fzmfs(args!["verify", "--json", bad, sample()]);

@@ -89,6 +89,22 @@ fn attr_at(file: &fzmfs::format::File) -> Option<usize> {
 }
 
 #[test]
+fn verify_names_the_tensor_that_is_broken() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, tensor) in [("asm-10-digests.zt", "s"), ("v10-zstd-crc32c.zt", "z.f32"), ("v20-zstd-seekable.zt", "raw")]
+    {
+        let good = open(&support::data("ztensor").join(name), Verify::First);
+        let at: usize = attr(&*good, &format!("stored/{tensor}/data.bin"), "offset").parse().unwrap();
+        let mut changed = std::fs::read(support::data("ztensor").join(name)).unwrap();
+        changed[at + 1] ^= 1;
+        let path = dir.path().join(name);
+        std::fs::write(&path, changed).unwrap();
+        let e = support::verify(&*open(&path, Verify::First)).unwrap_err();
+        assert!(e.what().contains(&format!("{tensor:?} data: ")), "{name}: {e}");
+    }
+}
+
+#[test]
 fn a_malformed_digest_is_an_error_when_its_component_is_read() {
     let path = support::data("ztensor/bad/bad-10-digest-form.zt");
     let first = open(&path, Verify::First);

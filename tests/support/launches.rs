@@ -52,7 +52,8 @@ impl<L: Launcher> Queue for Launches<L> {
         self.queue.copy(from, from_at, to, to_at, len)
     }
 
-    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
+    #[expect(unsafe_code, reason = "as that of the queue")]
+    unsafe fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
         self.launcher.launch(&mut *self.queue, kernel, grid, block, args)
     }
 

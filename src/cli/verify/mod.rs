@@ -47,6 +47,7 @@ pub(super) struct Verdict {
     checks: u64,
     /// Bytes covered by the checks.
     bytes: u64,
+    checksums: Option<u64>,
     pub(super) error: Option<Error>,
     /// Checksums that cannot be verified.
     unverifiable: Vec<String>,
@@ -66,12 +67,20 @@ impl Verdict {
     }
 
     pub(super) fn failed(error: Error) -> Self {
-        Self { format: None, checks: 0, bytes: 0, error: Some(error), unverifiable: Vec::new() }
+        Self { format: None, checks: 0, bytes: 0, checksums: None, error: Some(error), unverifiable: Vec::new() }
     }
 
     fn line(&self, file: &Path) -> String {
         let line = match &self.error {
-            None => format!("{}: OK", shown(file).display()),
+            None => {
+                let checksums = match self.checksums {
+                    None => String::new(),
+                    Some(0) => " (no checksums in this file)".to_owned(),
+                    Some(1) => " (1 checksum)".to_owned(),
+                    Some(n) => format!(" ({n} checksums)"),
+                };
+                format!("{}: OK{checksums}", shown(file).display())
+            }
             Some(error) => format!("{}: FAILED: {}", shown(file).display(), error.explain()),
         };
         escaped(&line).into_owned()
@@ -91,6 +100,7 @@ impl Verdict {
             "format": self.format,
             "checks": self.checks,
             "checked_bytes": self.bytes,
+            "checksums": self.checksums,
             "not_verified": self.unverifiable,
             "error": error,
         })
@@ -124,7 +134,8 @@ pub(super) fn check_archive(archive: &Archive, progress: &mut (dyn FnMut(archive
     match archive.verify_all(progress) {
         Ok((report, error)) => {
             let unverifiable = archive.container().unverifiable();
-            Verdict { format: Some(report.format), checks: report.checks, bytes: report.bytes, error, unverifiable }
+            let archive::Report { format, checks, bytes, checksums, .. } = report;
+            Verdict { format: Some(format), checks, bytes, checksums, error, unverifiable }
         }
         Err(error) => Verdict::failed(error),
     }

@@ -24,6 +24,9 @@ pub struct Sequence {
 }
 
 /// The stored form of a sequence: a head and a tail, and for some sequences extra bytes in a separate stream.
+///
+/// Whatever an implementation says, no access is outside the buffers: [`LzWriter::copy_short_batch`] compares each
+/// sequence with the constants, and does not compile for constants that it cannot count with.
 pub trait SequenceFormat {
     /// Maximum number of literals of a short sequence.
     const LITERALS: u32;
@@ -85,7 +88,10 @@ impl LzWriter<'_> {
         tails: &[S::Tail],
         more: &mut &[u8],
     ) -> (usize, usize) {
-        const { assert!(S::LITERALS > 0) };
+        const {
+            assert!(S::LITERALS > 0 && S::LITERALS.checked_add(S::MATCH).is_some(), "rounds are divided by the sum");
+            assert!(WORD + 4 <= STEP, "a copy of fixed size ends within the step that is left");
+        };
         let longest = (S::LITERALS + S::MATCH) as usize;
         let (free, literals) = (self.len - self.pos, self.literals_len - self.taken);
         // Those that certainly end before `FAR`, and the one that crosses it.

@@ -354,7 +354,7 @@ impl Container for Archive {
         let mut details = Map::new();
         details.insert("kind".into(), "archive".into());
         details.insert("members".into(), self.members.iter().map(member).collect());
-        info::container("zip".into(), (self.source.len(), None), "crc-32 of each member", details)
+        info::container("zip".into(), (self.source.len(), None), Some(self.members.len()), details)
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {

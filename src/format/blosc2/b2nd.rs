@@ -10,6 +10,7 @@ use rmp::Marker;
 use crate::bytes::{Cursor, FileOffset};
 use crate::error::{Error, Result};
 use crate::format::Dtype;
+use crate::text;
 
 use super::msgpack;
 
@@ -87,20 +88,21 @@ impl Array {
             self.shape.iter().zip(&self.chunk).map(|(&s, &k)| s.div_ceil(u64::from(k.max(1))).saturating_mul(k.into())),
         );
         if fits(self.items()).is_none() || fits(extended).is_none() {
-            return Err(Error::corrupt(format!("{:?} exceeds 64 bits", self.shape), "shape").at(at));
+            return Err(Error::corrupt(format!("{} exceeds 64 bits", text::shape(&self.shape)), "shape").at(at));
         }
         if self.items() == Some(0) {
             return Ok(());
         }
         if fits(self.chunk_items()) != Some(chunksize) {
             let why = format!(
-                "chunks of {:?} in blocks of {:?} do not have the chunk size of the frame, {chunksize} bytes",
-                self.chunk, self.block
+                "chunks of {} in blocks of {} do not have the chunk size of the frame, {chunksize} bytes",
+                text::shape(&self.chunk),
+                text::shape(&self.block)
             );
             return Err(Error::corrupt(why, "chunkshape").at(at));
         }
         if self.chunks() != Some(count) {
-            let why = format!("{:?} is not {count} chunks of {:?}", self.shape, self.chunk);
+            let why = format!("{} is not {count} chunks of {}", text::shape(&self.shape), text::shape(&self.chunk));
             return Err(Error::corrupt(why, "shape").at(at));
         }
         Ok(())

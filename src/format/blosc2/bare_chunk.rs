@@ -58,7 +58,7 @@ impl BareChunk {
 impl Container for BareChunk {
     fn info(&self) -> Info {
         let sizes = (self.source.len(), self.decoded.len());
-        info::container(self.header.version.to_string(), sizes, "none", info::chunk(&self.header))
+        info::container(self.header.version.to_string(), sizes, None, info::chunk(&self.header))
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {

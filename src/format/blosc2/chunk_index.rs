@@ -220,10 +220,11 @@ impl ChunkIndex {
     pub(super) fn listed(&self) -> Result<Arc<ListedSizes>> {
         let ChunkSizes::Listed { list, total } = &self.sizes else { return Ok(Arc::default()) };
         let read = || {
-            // A frame does not name a chunk twice, which bounds the number of entries.
             Limits::check(self.count, self.store.max_chunks(), "number of chunks")?;
             let size = |i| Ok(self.header(i)?.map(|(_, header)| header.nbytes));
-            ListedSizes::read(self.count, *total, self.item.memory.account(), size).map(Arc::new)
+            let no_index = || Error::corrupt("sizes are listed without an index", "chunk offset");
+            let entry = |i| self.index.as_ref().ok_or_else(no_index)?.run(i);
+            ListedSizes::read(self.count, *total, self.item.memory.account(), entry, size).map(Arc::new)
         };
         list.get(read).cloned()
     }

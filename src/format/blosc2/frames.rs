@@ -103,13 +103,19 @@ impl Frames {
     }
 
     /// Whether a frame starts at `at`.
-    pub(super) fn is_frame(source: &Source, at: FileOffset) -> bool {
+    ///
+    /// # Errors
+    /// Fails if that cannot be read now; the end of the file is no error.
+    pub(super) fn is_frame(source: &Source, at: FileOffset) -> Result<bool> {
         let mut magic = [0; frame::MAGIC.len()];
-        source.read(at, &mut magic, "magic").is_ok() && magic == frame::MAGIC
+        match source.read(at, &mut magic, "magic") {
+            Err(e) if e.is_lasting() => Ok(false),
+            read => read.map(|()| magic == frame::MAGIC),
+        }
     }
 
-    fn has_more(&self) -> bool {
-        !self.first.frame.header.sparse && Self::is_frame(&self.first.frame.source, self.first.frame.end())
+    fn has_more(&self) -> Result<bool> {
+        Ok(!self.first.frame.header.sparse && Self::is_frame(&self.first.frame.source, self.first.frame.end())?)
     }
 
     /// The frames after the first, opened on first use.
@@ -119,7 +125,7 @@ impl Frames {
             let mut unknown = None;
             let source = &self.first.frame.source;
             let mut at = self.first.frame.end();
-            while self.has_more() && Self::is_frame(source, at) {
+            while self.has_more()? && Self::is_frame(source, at)? {
                 if frames.len() >= FRAMES {
                     let limit = to_u64(FRAMES);
                     return Err(Error::new(Kind::TooLarge { value: limit + 1, limit }, "number of frames").at(at));
@@ -160,18 +166,18 @@ impl Container for Frames {
     fn info(&self) -> Info {
         let OpenFrame { frame, decoded } = &self.first;
         let mut details = info::frame(frame, decoded);
-        if self.has_more() {
+        if self.has_more().unwrap_or(true) {
             let count = |rest: &Rest| rest.unknown.is_none().then(|| rest.frames.len() + 1);
             let count = self.rest().map_or(Value::Null, |rest| count(rest).into());
             details.insert("frames".into(), count);
         }
         let file_size = if frame.header.sparse { frame.stored() } else { frame.source.len() };
-        info::container(frame.header.version.to_string(), (file_size, decoded.len()), "none", details)
+        info::container(frame.header.version.to_string(), (file_size, decoded.len()), None, details)
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {
         let mut entries = self.first.entries(self.array.clone())?;
-        if self.has_more() {
+        if self.has_more()? {
             let Rest { frames, unknown } = self.rest()?;
             let known = frames.iter().map(|frame| Node::Dir(Arc::new(FrameDir(frame.clone()))));
             let unknown = unknown.iter().map(entries::unknown_directory);
@@ -182,7 +188,7 @@ impl Container for Frames {
     }
 
     fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
-        let rest = if self.has_more() { &*self.rest()?.frames } else { &[] };
+        let rest = if self.has_more()? { &*self.rest()?.frames } else { &[] };
         let rank = self.array.as_ref().map_or(0, |array| array.shape.len());
         let names = dimensions(&self.first.frame).unwrap_or_else(|| numbered_dimensions(rank));
         let mut all = vec![(b"data".to_vec(), Some(names), self.first.decoded.data(self.array.clone())?)];
@@ -220,5 +226,59 @@ impl Container for Frames {
 impl fmt::Debug for Frames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Frames({:?})", self.first.frame.source.path())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::account::Account;
+    use crate::source::Origin;
+
+    /// A file that cannot be read from `from` on for a while.
+    #[derive(Debug)]
+    struct Failing {
+        bytes: Vec<u8>,
+        from: u64,
+        fails: Arc<AtomicBool>,
+    }
+
+    impl Origin for Failing {
+        fn len(&self) -> u64 {
+            to_u64(self.bytes.len())
+        }
+
+        fn read(&self, at: FileOffset, dst: &mut [u8], what: &'static str) -> Result<()> {
+            if at.0 >= self.from && self.fails.load(Ordering::Relaxed) {
+                return Err(Error::io(io::Error::from_raw_os_error(libc::EIO), what));
+            }
+            dst.copy_from_slice(&self.bytes[at.0 as usize..][..dst.len()]);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_frame_that_cannot_be_read_now_is_not_taken_for_none() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/blosc2/f01_blosclz_l1_nofilter_ts1.b2frame");
+        let one = std::fs::read(path).unwrap();
+        let (from, fails) = (to_u64(one.len()), Arc::new(AtomicBool::new(true)));
+        let source = Source::of("two frames", Failing { bytes: one.repeat(2), from, fails: fails.clone() });
+        let memory = Memory::new(Account::new(64 << 20, 0), 1 << 30);
+        let first = Frame::contiguous(&source, FileOffset(0), &memory).unwrap();
+        let frames = Frames::new(first, &Options::default(), memory).unwrap();
+
+        assert!(matches!(frames.entries().err().unwrap().kind(), Kind::Io(_)));
+        assert!(matches!(frames.arrays().err().unwrap().kind(), Kind::Io(_)));
+        assert_eq!(frames.info().details["frames"], Value::Null);
+        let is_failing = |check: &Check| matches!(check, Check::Run { run, .. } if run().is_err());
+        assert!(frames.checks().iter().any(is_failing));
+
+        fails.store(false, Ordering::Relaxed);
+        assert_eq!(frames.info().details["frames"], 2);
+        assert_eq!(frames.rest().unwrap().frames.len(), 1);
+        assert!(frames.entries().is_ok() && !frames.checks().iter().any(is_failing));
     }
 }

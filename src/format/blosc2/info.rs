@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::bytes::to_u64;
 use crate::format::{Info, ratio};
 
 use super::b2nd;
@@ -16,14 +17,17 @@ use super::registry::{codec_name, filter_name};
 /// The format's name.
 pub(super) const NAME: &str = "blosc2";
 
-/// The description of a container in `file_size` bytes; `decoded` is its decoded size.
+/// The description of a container in `file_size` bytes; `decoded` is its decoded size. Only an archive has checksums,
+/// one for each of its `members`.
 pub(super) fn container(
     format_version: String,
     (file_size, decoded_size): (u64, Option<u64>),
-    checksums: &str,
+    members: Option<usize>,
     details: Map<String, Value>,
 ) -> Info {
-    Info { format: NAME, format_version, file_size, decoded_size, checksums: checksums.into(), details }
+    let checksums = if members.is_some() { "crc-32 of each member" } else { "none" }.into();
+    let checksum_count = Some(members.map_or(0, to_u64));
+    Info { format: NAME, format_version, file_size, decoded_size, checksums, checksum_count, details }
 }
 
 /// The details of a frame.

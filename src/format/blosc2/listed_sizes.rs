@@ -1,6 +1,8 @@
 //! The sizes of chunks that differ in size, from the headers of all of them.
 //!
 //! Reference: section 3 (variable sizes).
+//! Checked: that no chunk is named twice, before a header is read: an index of a few bytes can name one chunk tens of
+//! millions of times, and each header may be a request to a server.
 //! Limits: charged to the account.
 #![forbid(unsafe_code)]
 
@@ -27,16 +29,18 @@ pub(super) struct ListedSizes {
 }
 
 impl ListedSizes {
-    /// Reads the sizes of `count` chunks, which add up to `total`. `size` returns that in the header of a chunk, or
-    /// `None` if the chunk is not stored.
+    /// Reads the sizes of `count` chunks, which add up to `total`. `entry` returns an entry of the index and how many
+    /// from it on are the same; `size` the size in the header of a chunk, or `None` if the chunk is not stored.
     pub(super) fn read(
         count: u64,
         total: u64,
         account: &Account,
+        entry: impl Fn(u64) -> Result<(i64, u64)>,
         size: impl Fn(u64) -> Result<Option<u32>>,
     ) -> Result<Self> {
         let bytes = count.saturating_mul(to_u64(PER_CHUNK));
         let charge = account.charge(bytes, "sizes of chunks")?;
+        check_distinct(count, entry)?;
         // Sizes, which become ends.
         let mut ends = Vec::with_capacity(to_usize(count, "number of chunks")?);
         let mut unknown = Vec::new();
@@ -84,5 +88,55 @@ impl ListedSizes {
     pub(super) fn range(&self, i: u64) -> Option<Range<u64>> {
         let end = |i: u64| self.ends.get(usize::try_from(i).ok()?).copied();
         Some(i.checked_sub(1).map_or(Some(0), end)?..end(i)?)
+    }
+}
+
+/// Fails if two of the `count` entries name the same stored chunk.
+fn check_distinct(count: u64, entry: impl Fn(u64) -> Result<(i64, u64)>) -> Result<()> {
+    let twice = |position| Error::corrupt(format!("the chunk at {position:#x} is named twice"), "chunk offset");
+    let mut positions = Vec::with_capacity(to_usize(count, "number of chunks")?);
+    let mut i = 0;
+    while i < count {
+        let (position, same) = entry(i)?;
+        if position >= 0 {
+            if same > 1 {
+                return Err(twice(position));
+            }
+            positions.push(position);
+        }
+        i += same.max(1);
+    }
+    positions.sort_unstable();
+    let next = positions.iter().skip(1);
+    positions.iter().zip(next).find(|(a, b)| a == b).map_or(Ok(()), |(position, _)| Err(twice(*position)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn an_index_that_names_a_chunk_twice_is_refused_before_a_header_is_read() {
+        let headers = Cell::new(0);
+        let read = |entries: &[i64]| {
+            let entry = |i: u64| {
+                let rest = &entries[i as usize..];
+                Ok((rest[0], to_u64(rest.iter().take_while(|&&e| e == rest[0]).count())))
+            };
+            let size = |_| {
+                headers.set(headers.get() + 1);
+                Ok(Some(10))
+            };
+            let count = to_u64(entries.len());
+            ListedSizes::read(count, 10 * count, &Account::new(1 << 20, 0), entry, size).map(|list| list.ends)
+        };
+        assert_eq!(read(&[300, 100, 200]).unwrap(), [10, 20, 30]);
+        assert_eq!(headers.replace(0), 3);
+        for entries in [&[100; 1000][..], &[100, 200].repeat(500), &[100, 200, 300, -1, -1, 100]] {
+            assert_eq!(read(entries).unwrap_err().what(), "chunk offset");
+            assert_eq!(headers.get(), 0);
+        }
     }
 }

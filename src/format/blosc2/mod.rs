@@ -71,8 +71,8 @@ pub(super) const FORMAT: Format =
 fn detect(input: &Input) -> bool {
     match &input.source {
         None => match input.dir.as_ref().map(|dir| dir.source(INDEX)) {
-            Some(Ok(index)) => Frames::is_frame(&index, FileOffset(0)),
-            // An index may exist but cannot be opened; opening the container reports why.
+            // An index may exist but cannot be opened or read; opening the container reports why.
+            Some(Ok(index)) => Frames::is_frame(&index, FileOffset(0)).unwrap_or(true),
             Some(Err(e)) => e.errno() != libc::ENOENT,
             None => false,
         },
@@ -85,7 +85,7 @@ fn detect(input: &Input) -> bool {
 
 /// Whether a sparse frame is in `place`.
 pub(super) fn is_sparse(place: &Place) -> bool {
-    place.source(chunk_store::INDEX).is_ok_and(|index| Frames::is_frame(&index, FileOffset(0)))
+    place.source(chunk_store::INDEX).is_ok_and(|index| Frames::is_frame(&index, FileOffset(0)).unwrap_or(true))
 }
 
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {

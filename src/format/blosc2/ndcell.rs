@@ -2,12 +2,15 @@
 //!
 //! Reference: sections 7.7 and 7.8. A block is divided into cells of equal sides, clipped at its upper edges. The
 //! cells are stored in C order of their grid, the items of a cell in C order of its shape.
+//!
+//! Limits: a block can be as many cells as it has bytes, so nothing is allocated for a cell.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use crate::bytes::{to_u64, to_usize};
-use crate::codec::pace::{Pace, STRIDE};
+use crate::codec::pace::{self, Pace, STRIDE};
 use crate::error::{Error, Result};
+use crate::text;
 
 use super::item_spec::ItemSpec;
 
@@ -41,7 +44,7 @@ impl NdCells {
         let items = block.iter().try_fold(1_u64, |n, &d| n.checked_mul(d));
         let cell = block.iter().try_fold(1_u64, |n, _| n.checked_mul(side));
         if !fits || block.contains(&0) || (id == 32 && !matches!((cell, items), (Some(c), Some(n)) if c <= n)) {
-            return Err(bad(format!("cells of side {meta} do not fit blocks of {block:?}")));
+            return Err(bad(format!("cells of side {meta} do not fit blocks of {}", text::shape(&block))));
         }
         let itemsize = u64::from(typesize);
         let len = items.and_then(|n| n.checked_mul(itemsize));
@@ -54,16 +57,22 @@ impl NdCells {
             let why = format!("a block of {} bytes does not have the block size of the array", src.len());
             return Err(Error::corrupt(why, "ndcell block"));
         }
+        if self.side.iter().all(|&side| side == 1) {
+            // Cell order is C order.
+            pace::copy(src, dst, pace);
+            return Ok(());
+        }
         let mut rest = src;
-        let mut corner = vec![0; self.block.len()];
+        let mut corner = [0; DIMS];
+        let (corner, _) = corner.split_at_mut(self.block.len().min(DIMS));
         let mut paced = rest.len();
         loop {
-            self.cell(&corner, &mut rest, dst)?;
+            self.cell(corner, &mut rest, dst)?;
             if paced.saturating_sub(rest.len()) >= STRIDE {
                 pace();
                 paced = rest.len();
             }
-            if !step(&mut corner, &self.block, &self.side) {
+            if !step(corner, &self.block, &self.side) {
                 return Ok(());
             }
         }
@@ -71,14 +80,17 @@ impl NdCells {
 
     /// Copies one cell, a run along the last dimension at a time.
     fn cell(&self, corner: &[u64], rest: &mut &[u8], dst: &mut [u8]) -> Result<()> {
-        let clipped: Vec<u64> =
-            corner.iter().zip(&self.block).zip(&self.side).map(|((&c, &b), &s)| s.min(b.saturating_sub(c))).collect();
+        let mut clipped = [0; DIMS];
+        for (((clipped, &c), &b), &s) in clipped.iter_mut().zip(corner).zip(&self.block).zip(&self.side) {
+            *clipped = s.min(b.saturating_sub(c));
+        }
+        let (clipped, _) = clipped.split_at(corner.len());
         let Some((&run, outer)) = clipped.split_last() else {
             return Err(Error::corrupt("a block without dimensions", "ndcell block"));
         };
         let run = to_usize(run.saturating_mul(self.itemsize), "ndcell block")?;
-        let ones = vec![1; outer.len()];
-        let mut at = vec![0; outer.len()];
+        let mut at = [0; DIMS];
+        let (at, _) = at.split_at_mut(outer.len());
         loop {
             // Index of the run's first item in C order.
             let inner = at.iter().chain(std::iter::once(&0)).zip(corner);
@@ -92,7 +104,7 @@ impl NdCells {
             };
             to.copy_from_slice(from);
             *rest = left;
-            if !step(&mut at, outer, &ones) {
+            if !step(at, outer, &[1; DIMS]) {
                 return Ok(());
             }
         }
@@ -132,6 +144,7 @@ mod tests {
     fn cells_are_clipped_at_the_edges() {
         let src: Vec<u8> = (0..15).collect();
         assert_eq!(decoded(&[15], 4, &src).unwrap(), src);
+        assert_eq!(decoded(&[3, 5], 1, &src).unwrap(), src);
         // 3 x 5 in cells of 2 x 2.
         let want = [0, 1, 4, 5, 8, 2, 3, 6, 7, 9, 10, 11, 12, 13, 14];
         assert_eq!(decoded(&[3, 5], 2, &src).unwrap(), want);

@@ -38,6 +38,7 @@ pub(super) fn info(p: &Pipeline) -> Info {
         file_size: p.source.len(),
         decoded_size: decoded,
         checksums: checksums(p),
+        checksum_count: Some([p.header.header_checksum, p.header.data_checksum].iter().flatten().map(|_| 1).sum()),
         details,
     }
 }
@@ -113,11 +114,6 @@ fn codec_below(p: &Pipeline, index: usize, seen: &mut Vec<usize>) -> String {
             format!("{} -> [{}]", stage.name(), branches.join(", "))
         }
     }
-}
-
-/// A shape in the syntax of the option `shape=`: `512x512`.
-pub(super) fn shape(array: &Array) -> String {
-    array.shape.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
 }
 
 /// One stage: its place in the graph, and its configuration by field name.

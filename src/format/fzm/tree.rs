@@ -12,6 +12,7 @@ use super::pipeline::{Buffer, Pipeline};
 use super::{blob, diagram};
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
+use crate::text;
 
 /// The names of the last dimensions, slowest first.
 const AXES: [&str; 3] = ["z", "y", "x"];
@@ -108,7 +109,7 @@ fn file(p: &Pipeline, buffer: Result<&Buffer>, typed: bool) -> File {
     };
     file = file.attr("dtype", buffer.data_type.name());
     if let Some(array) = &buffer.array {
-        file = file.attr("shape", describe::shape(array));
+        file = file.attr("shape", text::shape(&array.shape));
     }
     if let Some(stage) = buffer.input_of {
         file = file.attr("codec", describe::codec_of(p, stage));

@@ -247,7 +247,10 @@ impl Container for Zstd {
             Ok(Some(table)) => add("seek_table", json!({ "frames": frames.len(), "at": table.at.0 })),
             Err(e) => add("seek_table", json!({ "unusable": e.to_string() })),
         }
-        Info { format: FORMAT.name, format_version, file_size: self.source.len(), decoded_size, checksums, details }
+        // Whether frames have one of their own is in their headers.
+        let checksum_count = Some(with_checksum.saturating_add(listed)).filter(|&count| are_read || count > 0);
+        let file_size = self.source.len();
+        Info { format: FORMAT.name, format_version, file_size, decoded_size, checksums, checksum_count, details }
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {

@@ -40,6 +40,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use crate::bytes::to_u64;
 use crate::error::Result;
 use crate::source::{Folder, Source};
 
@@ -123,6 +124,8 @@ impl Container for ZTensor {
         if manifest.shards() > 0 {
             checksums["shards"] = "a digest each, asked for where a component has none".into();
         }
+        let unverified = unknown.iter().map(|(_, count)| count).fold(0, u64::saturating_add);
+        let checksum_count = with_digest.saturating_add(to_u64(manifest.shards())).saturating_sub(unverified);
         let named: Map<String, Value> = unknown.iter().map(|(name, count)| (name.to_owned(), json!(count))).collect();
         if !named.is_empty() {
             checksums["unknown_algorithms"] = named.into();
@@ -133,6 +136,7 @@ impl Container for ZTensor {
             file_size: self.0.source.len(),
             decoded_size: decoded,
             checksums,
+            checksum_count: Some(checksum_count),
             details,
         }
     }

@@ -104,7 +104,7 @@ impl Tensors {
 }
 
 fn attrs(tensor: &Tensor<'_>) -> Attrs {
-    vec![("layout", tensor.layout.clone().into_owned()), ("shape", format!("{:?}", tensor.shape))]
+    vec![("layout", tensor.layout.clone().into_owned()), ("shape", text::shape(&tensor.shape))]
 }
 
 /// The length of the decoded bytes of a component, if it is known.
@@ -150,7 +150,7 @@ pub(super) fn typed(part: &Component<'_>, shape: &[u64]) -> Option<Array> {
 
 pub(super) fn dense(store: &Arc<TensorFile>, index: usize, tensor: &Tensor<'_>, place: usize) -> Result<File> {
     let array = tensor.components.get(place).and_then(|part| typed(part, &tensor.shape));
-    Ok(decoded(store, index, tensor, place)?.typed(array).attr("shape", format_args!("{:?}", tensor.shape)))
+    Ok(decoded(store, index, tensor, place)?.typed(array).attr("shape", text::shape(&tensor.shape)))
 }
 
 /// The array in a part of a tensor that is not dense: one dimension, except for coordinates.

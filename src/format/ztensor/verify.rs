@@ -37,7 +37,7 @@ pub(super) fn checks(store: &Arc<TensorFile>) -> Vec<Check> {
             (from..to).try_for_each(|index| unknown.keep(tensor(&own, index)))?;
             unknown.result()
         });
-        checks.push(Check::Run { name: format!("tensors {from}..{to}"), bytes, run });
+        checks.push(Check::Run { name: "tensors".to_owned(), bytes, run });
         from = to;
     }
     // Every check takes memory, so many shards are grouped.
@@ -75,19 +75,20 @@ fn tensor(store: &TensorFile, index: usize) -> Result<()> {
     let tensor = store.manifest.tensor(index)?;
     let mut unknown = UnknownParts::default();
     for (place, part) in tensor.components.iter().enumerate() {
-        let named = |e: Error| e.at(part.at);
+        let named = |e: Error| e.at(part.at).within(format_args!("{} {:.80}", quoted(&tensor.name), part.role));
         if part.element().is_none() && part.logical.is_none() && tensor.is_dense() {
             let e = Error::unknown(format!("the element type {}", quoted(&part.dtype)), "dtype").at(part.described_at);
             unknown.keep(Err(e.within(quoted(&tensor.name))))?;
         }
         unknown.keep(match store.content(index, place) {
-            Err(e) => Err(named(e)),
+            // Named already.
+            Err(e) => Err(e.at(part.at)),
             // Raw bytes need no decoding: only their digest is checked.
             Ok(Content::FileExtent(stored)) => stored.gate.map_or(Ok(()), |gate| gate.check()).map_err(named),
             Ok(content) => super::content::each(&content, &Direct, &mut |_| Ok(())).map_err(named),
         })?;
     }
-    unknown.keep(elements(store, index, &tensor))?;
+    unknown.keep(elements(store, index, &tensor).map_err(|e| e.within(quoted(&tensor.name))))?;
     unknown.keep(sparse::check(store, index, &Direct))?;
     unknown.result()
 }

@@ -109,6 +109,7 @@ impl Container for Zxc {
             file_size: self.source.len(),
             decoded_size: Some(total),
             checksums: one_for_all(frames, checksum_state),
+            checksum_count: Some(frames.iter().map(checksum_count).fold(0, u64::saturating_add)),
             details,
         }
     }
@@ -269,6 +270,11 @@ fn dictionary_state(state: &FrameState) -> Value {
     let Some(id) = state.frame.header.dict_id else { return Value::Null };
     let state = state.dictionary.get().map_or_else(|error| error.to_string(), |_| "given".into());
     json!({ "id": format!("{id:#010x}"), "state": state })
+}
+
+/// One for each block, and one over all of them.
+fn checksum_count(state: &FrameState) -> u64 {
+    if state.frame.header.is_verifiable() { state.frame.count().saturating_add(1) } else { 0 }
 }
 
 fn checksum_state(state: &FrameState) -> Value {

@@ -47,7 +47,15 @@ impl Container for Lone {
     fn info(&self) -> Info {
         let (format_version, details) = (String::new(), Map::new());
         let checksums = Value::Null;
-        Info { format: "lone", format_version, file_size: 0, decoded_size: None, checksums, details }
+        Info {
+            format: "lone",
+            format_version,
+            file_size: 0,
+            decoded_size: None,
+            checksums,
+            checksum_count: None,
+            details,
+        }
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {

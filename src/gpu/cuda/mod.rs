@@ -95,7 +95,8 @@ impl Cuda {
             modules: Mutex::default(),
             functions: Mutex::default(),
             spare: Mutex::default(),
-            folder: std::env::var_os("FZMFS_PTX_DIR").map(PathBuf::from),
+            // What it names runs on the GPU with the rights of this process: for developers only.
+            folder: std::env::var_os("FZMFS_PTX_DIR").filter(|_| cfg!(debug_assertions)).map(PathBuf::from),
         };
         let driver = driver.about();
         let about = format!("compute capability {major}.{minor}, {} MiB of memory, {driver}", all >> 20);

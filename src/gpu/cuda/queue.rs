@@ -119,7 +119,7 @@ impl Queue for CudaQueue {
         copied.map_err(|e| driver.lost("copying on the GPU", e))
     }
 
-    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
+    unsafe fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
         if grid == 0 {
             return Ok(());
         }
@@ -139,7 +139,7 @@ impl Queue for CudaQueue {
         let mut places: Vec<*mut c_void> = values.iter_mut().map(|value| ptr::from_mut(value).cast()).collect();
         let (places, none) = (places.as_mut_ptr(), ptr::null_mut());
         // SAFETY: the module stays loaded; every argument has 8 bytes; the memory behind pointers outlives the work.
-        // The caller is responsible for what the kernel does with its arguments.
+        // The caller guarantees what the kernel does with its arguments.
         let launched = unsafe { driver.cuLaunchKernel(function.raw, grid, 1, 1, block, 1, 1, 0, stream, places, none) };
         launched.map_err(|e| driver.lost(&format!("kernel {}", kernel.name), e))
     }

@@ -26,6 +26,7 @@ impl Container for Computed {
             file_size: 5,
             decoded_size: None,
             checksums: Value::Null,
+            checksum_count: None,
             details: Map::new(),
         }
     }

@@ -68,6 +68,12 @@ impl Axis {
         last < self.shape && place(self.start) == place(last)
     }
 
+    /// Number of blocks that the steps `lo..hi` are in; there is at least one step.
+    pub(super) fn blocks(&self, lo: u64, hi: u64) -> u64 {
+        let block = |step: u64| step / self.chunk * self.chunk.div_ceil(self.block) + step % self.chunk / self.block;
+        block(hi - 1) - block(lo) + 1
+    }
+
     /// The part of `lo..hi` in the chunk that contains step `lo`; its place is the start of the chunk.
     pub(super) fn first_chunk(&self, lo: u64, hi: u64) -> Cell {
         let chunk = lo / self.chunk;

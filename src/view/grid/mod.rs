@@ -8,6 +8,7 @@
 //! A window of the array is read alike: its steps are counted from its start, and its bytes outside the array are zero.
 //!
 //! Checked: all products when the reader is created; the blob must be large enough for all chunks of the array.
+//! Limits: [`BLOCKS`] bytes of whole blocks for one read, and [`PER_BYTE`] for each of its bytes.
 //! Invariant: for every index within the shape, the offset plus one element is within the blob.
 #![forbid(unsafe_code)]
 
@@ -18,7 +19,7 @@ mod padding;
 use std::ops::Range;
 
 use crate::bytes::{to_u64, to_usize};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::format::{BlobRef, Fetch, Grid, Layout};
 use crate::view::Lookup;
 
@@ -29,6 +30,12 @@ use copy::Pieces;
 const RANK: usize = 16;
 /// The dimensions, and one axis for the bytes of an element.
 const AXES: usize = RANK + 1;
+
+/// Bytes of the blocks that a read may touch, and as many more for each of its bytes. Blocks are decoded whole: where
+/// each column of an array is a chunk, a row takes all of them. Any array that a cache can hold a row of blocks of is
+/// below the limit.
+const BLOCKS: u64 = 1 << 30;
+const PER_BYTE: u64 = 1 << 12;
 
 type Index = [u64; AXES];
 /// Called with a box, from its first index to past its last; returns whether to continue.
@@ -42,6 +49,8 @@ pub struct GridReader {
     blob: BlobRef,
     layout: Layout,
     len: u64,
+    /// Bytes of a block.
+    block_len: u64,
     /// Outermost first; the last one counts single bytes.
     axes: Vec<Axis>,
     /// Bytes in C order of the window from one step to the next, per axis.
@@ -78,7 +87,8 @@ impl GridReader {
             return Err(Error::corrupt("array, chunk and block differ in rank", "shape"));
         }
         let (len, layout) = (byte_len(grid)?, grid.blob.layout()?);
-        let mut this = Self { blob: grid.blob.clone(), layout, len, axes: Vec::new(), strides: Vec::new() };
+        let block_len = grid.block.iter().fold(grid.itemsize, |n, &d| n.saturating_mul(d));
+        let mut this = Self { blob: grid.blob.clone(), layout, len, block_len, axes: Vec::new(), strides: Vec::new() };
         if len == 0 {
             return Ok(this);
         }
@@ -149,7 +159,8 @@ impl GridReader {
     pub(super) fn by_fragments(&self) -> Option<Self> {
         let blob = self.blob.fragments()?;
         let layout = blob.layout().ok()?;
-        Some(Self { blob, layout, len: self.len, axes: self.axes.clone(), strides: self.strides.clone() })
+        let (axes, strides) = (self.axes.clone(), self.strides.clone());
+        Some(Self { blob, layout, len: self.len, block_len: self.block_len, axes, strides })
     }
 
     /// Size of the array in bytes.
@@ -248,9 +259,16 @@ impl GridReader {
     /// boxes. `each` returns whether to continue.
     fn blocks(&self, range: Range<u64>, each: &mut EachBlock) -> Result<()> {
         let axes = &self.axes[..];
+        let limit = BLOCKS.saturating_add(range.end.saturating_sub(range.start).saturating_mul(PER_BYTE));
         self.each_box(range, &mut |lo, hi| {
             if (0..axes.len()).any(|d| lo[d] >= axes[d].inside()) {
                 return Ok(true);
+            }
+            let touched = axes.iter().zip(lo.iter().zip(hi)).fold(self.block_len, |n, (axis, (lo, hi))| {
+                n.saturating_mul(axis.blocks(axis.start + lo, axis.start + hi.min(&axis.inside())))
+            });
+            if touched > limit {
+                return Err(Error::new(Kind::TooLarge { value: touched, limit }, "bytes of blocks for one read"));
             }
             let first = |d: usize| {
                 let Axis { start, .. } = axes[d];

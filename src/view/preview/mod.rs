@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use crate::account::Account;
 use crate::format::{Array, Content, Fetch, Number};
+use crate::text;
 
 use super::View;
 use cells::Cells;
@@ -64,7 +65,7 @@ fn texts(array: &Array, plane: &Plane, cells: &Cells, picture: &Picture) -> Vec<
     };
     let dtype = array.descr.trim_matches('\'');
     vec![
-        ("Title", format!("{of}{dtype}, shape {:?}, elements {}", array.shape, plane.shown)),
+        ("Title", format!("{of}{dtype}, shape {}, elements {}", text::shape(&array.shape), plane.shown)),
         ("Minimum", cells.minimum.clone()),
         ("Maximum", cells.maximum.clone()),
         ("Decoded", format!("{} of {all} elements; minimum and maximum are those of the decoded ones", cells.decoded)),

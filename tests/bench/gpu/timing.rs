@@ -54,9 +54,11 @@ struct Marks {
 }
 
 impl Launcher for Marks {
+    #[expect(unsafe_code, reason = "as that of the queue")]
     fn launch(&mut self, queue: &mut dyn Queue, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
         queue.mark()?;
-        queue.launch(kernel, grid, block, args)?;
+        // SAFETY: the caller of this queue guarantees it.
+        unsafe { queue.launch(kernel, grid, block, args) }?;
         self.names.push(kernel.name);
         queue.mark()
     }

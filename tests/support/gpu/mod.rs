@@ -81,7 +81,8 @@ impl Device for Host {
                 gpu.queue()?,
                 move |queue: &mut dyn Queue, kernel: Kernel, grid: u32, block: u32, args: &[Arg]| {
                     work.count()?;
-                    queue.launch(kernel, grid, block, args)
+                    // SAFETY: the caller of this queue guarantees it.
+                    unsafe { queue.launch(kernel, grid, block, args) }
                 },
             ))),
             None => Ok(Box::new(work)),
@@ -181,7 +182,7 @@ impl Queue for Work {
         Ok(())
     }
 
-    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
+    unsafe fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
         self.count()?;
         let (mut words, mut floats) = (Vec::new(), Vec::new());
         for arg in args {

@@ -14,7 +14,6 @@
 //!
 //! Invariants: a kernel that finds invalid input sets the fault of its `Job`, and never accesses memory
 //! outside its buffers. The output of a job with a fault is discarded, and the CPU reports the error.
-#![forbid(unsafe_code)]
 
 mod adaptive_bitpack;
 mod bitpack;

@@ -25,6 +25,7 @@ use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::stream::ByteStream;
+use crate::text;
 
 use decoded::Decoded;
 use spline::{Level, Real, Rules};
@@ -67,7 +68,7 @@ impl GInterp {
             return Err(config.unknown("ndim", format!("{rank} dimensions")));
         }
         if dims.contains(&0) || dims[1] < 2 || (rank == 2) != (dims[0] == 1) {
-            return Err(config.corrupt("ndim", format!("{dims:?} is no array of {rank} dimensions")));
+            return Err(config.corrupt("ndim", format!("{} is no array of {rank} dimensions", text::shape(&dims))));
         }
         for (axis, (dim, name)) in dims.into_iter().zip(["anchor_z", "anchor_y", "anchor_x"]).enumerate() {
             let want = if axis == 0 && rank == 2 { 1 } else { dim.div_ceil(TILE) };
@@ -81,7 +82,10 @@ impl GInterp {
         let count = dims.iter().try_fold(1_u64, |n, &dim| n.checked_mul(dim));
         let count = count.filter(|&count| count <= config.u64("num_codes"));
         let Some(count) = count else {
-            return Err(config.corrupt("num_codes", format!("{} codes for {dims:?} elements", config.u64("num_codes"))));
+            return Err(config.corrupt(
+                "num_codes",
+                format!("{} codes for {} elements", config.u64("num_codes"), text::shape(&dims)),
+            ));
         };
         Ok(Self { config, bound, input, code, dims, count })
     }
