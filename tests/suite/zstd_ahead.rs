@@ -127,13 +127,31 @@ fn frames_are_decoded_ahead_of_a_sequential_reader_and_freed_behind_it() {
 fn what_a_frame_decodes_on_its_own_is_counted_once() {
     for checksum in [true, false] {
         let opened = open(frame(0, checksum), Pieces::new);
-        // With a checksum the whole frame is decoded for it.
-        opened.read(PIECES - 1).unwrap();
+        if checksum {
+            // The whole frame is decoded for it, and kept.
+            opened.read(PIECES - 1).unwrap();
+        }
         opened.read_frame(0);
         let stats = opened.cache.stats();
         assert_eq!(stats.decoded_bytes, PIECES * MIB, "checksum {checksum}");
-        assert!(stats.hits > 0 && stats.hits + stats.misses > PIECES && stats.beside > 0, "{stats:?}");
+        assert!((stats.hits > 0, stats.beside > 0) == (checksum, checksum), "{stats:?}");
+        assert!(stats.hits + stats.misses >= PIECES, "{stats:?}");
     }
+}
+
+#[test]
+fn a_first_jump_keeps_only_what_is_near_and_a_second_one_what_it_decodes_again() {
+    let opened = open(zstd::bulk::compress(&vec![7; (40 * MIB) as usize], 1).unwrap(), Pieces::new);
+    let decoded = |piece| {
+        assert!(opened.read(piece).unwrap().iter().all(|&byte| byte == 7));
+        opened.cache.stats().decoded_bytes / MIB
+    };
+    assert_eq!(decoded(39), 40);
+    let kept = opened.account.memory().used();
+    assert!(kept <= 7 * MIB, "{} MiB", kept / MIB);
+    assert_eq!(decoded(36), 40, "it is near");
+    assert_eq!(decoded(20), 61);
+    assert_eq!(decoded(10), 61, "it was kept");
 }
 
 #[test]

@@ -21,8 +21,8 @@ use super::random_access::Frames;
 const TOGETHER: usize = 256;
 const TURNS: usize = 64;
 
-/// If the content that is missing at the end of a file is not known to be less: one byte, so that who reads to the end
-/// meets the error.
+/// Minimum bytes that are missing at the end of a file that is cut off, so that who reads to its end meets the error: the
+/// content that is missing may not be known, or only a checksum may be missing.
 const LEAST_MISSING: u64 = 1;
 /// Maximum bytes that are believed to be missing.
 const MOST_MISSING: u64 = 1 << 40;
@@ -56,7 +56,7 @@ impl ContentStream {
         let Some(cut) = &self.cut else { return Ok(0) };
         let last = (self.first + self.count).saturating_sub(1);
         let Some(content) = cut.content else { return Ok(LEAST_MISSING) };
-        Ok(content.saturating_sub(size(last)?).min(MOST_MISSING))
+        Ok(content.saturating_sub(size(last)?).clamp(LEAST_MISSING, MOST_MISSING))
     }
 
     /// All frames of a file.

@@ -33,7 +33,7 @@ pub(super) fn frame(data: &[u8], checksum: bool) -> Vec<u8> {
 }
 
 /// Frames of `len` bytes with the table of the seekable format behind them.
-fn seekable(data: &[u8], len: usize) -> Vec<u8> {
+pub(super) fn seekable(data: &[u8], len: usize) -> Vec<u8> {
     let (mut file, mut table) = (Vec::new(), Vec::new());
     for part in data.chunks(len) {
         let frame = frame(part, true);

@@ -14,6 +14,7 @@ mod blosc2;
 mod cache;
 mod commands;
 mod decode;
+mod first;
 mod frames;
 mod memory_tree;
 mod mount;
@@ -21,6 +22,7 @@ mod once;
 mod passthrough;
 mod presets;
 mod random;
+mod ratarmount;
 mod rivals;
 mod scaling;
 mod tensors;
@@ -54,13 +56,15 @@ fn main() {
     // Cargo passes options of its own; the first plain word is a filter.
     let filter = args.into_iter().find(|arg| !arg.starts_with('-')).unwrap_or_default();
     table::heading();
-    let sections: [(&str, fn()); 12] = [
+    let sections: [(&str, fn()); 14] = [
         ("decode", decode::run),
         ("presets", presets::run),
         ("random", random::run),
         ("cache", cache::run),
         ("mount", mount::run),
         ("frames", frames::run),
+        ("first", first::run),
+        ("ratarmount", ratarmount::run),
         ("commands", commands::run),
         ("scaling", scaling::run),
         ("arrays", blosc2::run),

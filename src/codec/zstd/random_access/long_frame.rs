@@ -31,8 +31,10 @@ pub(super) struct LongFrame {
     pub(super) live: Mutex<Live>,
     /// Signaled when a decoder has become idle.
     pub(super) returned: Condvar,
-    /// Whether reads are not sequential: decoded pieces are then likely to be read again.
+    /// Whether reads jump back and forth: decoded pieces are then likely to be read again.
     pub(super) jumped: AtomicBool,
+    /// The last piece that a decoder has been asked for.
+    pub(super) furthest: AtomicU64,
     /// The piece after those that were served in order.
     pub(super) next: AtomicU64,
     /// Whether all of it was decoded into the store of pieces for a sequential reader, or will be.

@@ -1,6 +1,7 @@
 //! The pieces of a long frame: kept from an earlier read, or decoded by the reader that comes closest before them.
 //!
-//! The pieces that a decoder passes over are kept for later reads: a few in memory, the rest in a temporary file.
+//! The last pieces that a decoder passes over are kept for later reads; those that it passes over for the second time
+//! are kept all, in memory or a temporary file.
 //! Locks are held only to look up what there is: bytes are read, copied and decoded without them.
 #![forbid(unsafe_code)]
 
@@ -148,7 +149,10 @@ impl Frames {
         };
         let mut cursor = cursor.map_or_else(new, Ok).map_err(inside)?;
         let is_whole = cursor.reader.is_whole();
-        if !is_whole && piece - cursor.piece > to_u64(PASSED) {
+        // What is decoded for the second time is kept. To keep it the first time would make a jump to the end several
+        // times slower than reading there.
+        let is_again = cursor.piece < state.furthest.fetch_max(piece, Ordering::Relaxed);
+        if !is_whole && is_again && piece - cursor.piece > to_u64(PASSED) {
             state.jumped.store(true, Ordering::Relaxed);
         }
         let done = self.advance(&frame, &state, index, &mut cursor, piece, dst).map_err(inside);
@@ -236,7 +240,9 @@ impl Frames {
             live.passed.push_back((passed, Arc::new(bytes), charge));
             let old = if live.passed.len() > PASSED { live.passed.pop_front() } else { None };
             drop(live);
-            drop(old);
+            if let Some(bytes) = old.and_then(|(_, bytes, _)| Arc::into_inner(bytes)) {
+                self.pieces.recycle(bytes);
+            }
         }
         cursor.fill(&self.source, frame, dst)?;
         // The last piece: no content may follow.
