@@ -30,9 +30,8 @@ use crate::error::{Error, Result};
 use crate::format::{BlobRef, Fetch, Layout, Piece};
 use crate::limits::zeroed;
 use crate::pool::Pool;
-use crate::wanted::{self, is_given_up, while_wanted};
 
-use in_flight::{Awaited, InFlight};
+use in_flight::InFlight;
 use queues::Key;
 use runs::Runs;
 use store::{Room, Store};
@@ -157,20 +156,13 @@ impl Cache {
     /// # Errors
     /// As [`crate::format::Blob::decode`]; an error is remembered for about a second. A panic becomes an error.
     pub fn get(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
-        loop {
-            wanted::check()?;
-            let flight = match self.find((blob.id(), piece), true) {
-                Found::Ready(result) => return Self::check_gate(blob, piece, result),
-                Found::Claimed(flight) => flight,
-                Found::InFlight(flight) if flight.claim() => flight,
-                Found::InFlight(flight) | Found::Coming(flight) => match flight.wait() {
-                    // By whoever decoded it, or by this caller.
-                    Err(e) if is_given_up(&e) => continue,
-                    result => return result,
-                },
-            };
-            return self.decode(&flight, blob, piece, Deliver::Here);
-        }
+        let flight = match self.find((blob.id(), piece), true) {
+            Found::Ready(result) => return Self::check_gate(blob, piece, result),
+            Found::Claimed(flight) => flight,
+            Found::InFlight(flight) if flight.claim() => flight,
+            Found::InFlight(flight) | Found::Coming(flight) => return flight.wait(),
+        };
+        self.decode(&flight, blob, piece, Deliver::Here)
     }
 
     /// Calls `then` with the piece or the error: immediately if it is known, otherwise on the thread that decodes the
@@ -179,20 +171,14 @@ impl Cache {
     /// not queue behind pieces still to be decoded.
     ///
     /// The gate of the piece must be decided (see [`crate::format::Blob::gate`]), or a worker blocks on it.
-    pub fn fetch_async(&self, blob: &BlobRef, piece: u64, mut then: Then) {
-        loop {
-            let (flight, is_new) = match self.find((blob.id(), piece), false) {
-                Found::Ready(result) => return then(Self::check_gate(blob, piece, result)),
-                Found::InFlight(flight) | Found::Coming(flight) => (flight, false),
-                Found::Claimed(flight) => (flight, true),
-            };
-            let Some(again) = flight.after(then) else {
-                if is_new {
-                    self.demand(blob, piece, flight);
-                }
-                return;
-            };
-            then = again;
+    pub fn fetch_async(&self, blob: &BlobRef, piece: u64, then: Then) {
+        match self.find((blob.id(), piece), false) {
+            Found::Ready(result) => then(Self::check_gate(blob, piece, result)),
+            Found::InFlight(flight) | Found::Coming(flight) => flight.after(then),
+            Found::Claimed(flight) => {
+                flight.after(then);
+                self.demand(blob, piece, flight);
+            }
         }
     }
 
@@ -202,20 +188,9 @@ impl Cache {
         self.submit(Box::new(move || {
             if let Some(cache) = me.upgrade().filter(|_| flight.claim()) {
                 // The waiting callers get the result from the flight.
-                let _ = Self::for_those(&[&flight], || cache.decode(&flight, &blob, piece, Deliver::Here));
+                let _ = cache.decode(&flight, &blob, piece, Deliver::Here);
             }
         }));
-    }
-
-    /// Runs `work` for those who wait for one of `flights`, until all of them have given up.
-    fn for_those<T>(flights: &[&Arc<InFlight>], work: impl FnOnce() -> T) -> T {
-        match flights.iter().map(|flight| flight.awaited()).max() {
-            None | Some(Awaited::No) => return wanted::ahead(work),
-            Some(Awaited::Firmly) => return work(),
-            Some(Awaited::Perhaps) => {}
-        }
-        let flights: Vec<_> = flights.iter().map(|flight| Arc::clone(flight)).collect();
-        while_wanted(move || flights.iter().any(|flight| flight.is_wanted()), work)
     }
 
     /// Runs `job` on a worker, before all prefetches. It may wait for pieces, but see [`Cache::fetch_async`].
@@ -276,7 +251,7 @@ impl Cache {
     }
 
     /// Decodes the piece of a flight that this thread has claimed, caches it and completes the flight.
-    fn decode(&self, flight: &Arc<InFlight>, blob: &BlobRef, piece: u64, deliver: Deliver) -> Result<Piece> {
+    fn decode(&self, flight: &InFlight, blob: &BlobRef, piece: u64, deliver: Deliver) -> Result<Piece> {
         let mut epoch = Some(self.lock().store.epoch);
         let decoded = catch(piece, || {
             if let Some(piece) = blob.ready_soon(piece) {
@@ -291,7 +266,7 @@ impl Cache {
         // What a changed source decodes to, or fails with, is not of the one that was opened.
         let result = self.unchanged().and(decoded);
         let result = Self::check_gate(blob, piece, result);
-        self.complete(flight, (blob, piece), epoch, &result, deliver);
+        self.complete(flight, (blob.id(), piece), epoch, &result, deliver);
         result
     }
 
@@ -313,23 +288,14 @@ impl Cache {
         match self.unchanged().and(decoded) {
             Ok(pieces) => row.iter().zip(pieces).for_each(|((piece, flight), bytes)| {
                 let result = Self::check_gate(blob, *piece, Ok(bytes));
-                self.complete(flight, (blob, *piece), epoch, &result, Deliver::Here);
+                self.complete(flight, (blob.id(), *piece), epoch, &result, Deliver::Here);
             }),
             Err(_) => row.iter().for_each(|(piece, flight)| _ = self.decode(flight, blob, *piece, Deliver::Here)),
         }
     }
 
-    /// Caches the result of a decode started in `epoch`, if there is one, and completes the flight. A decode that was
-    /// given up is done again for those who did not.
-    fn complete(
-        &self,
-        flight: &Arc<InFlight>,
-        (blob, piece): (&BlobRef, u64),
-        epoch: Option<u64>,
-        result: &Result<Piece>,
-        deliver: Deliver,
-    ) {
-        let key = (blob.id(), piece);
+    /// Caches the result of a decode started in `epoch`, if there is one, and completes the flight.
+    fn complete(&self, flight: &InFlight, key: Key, epoch: Option<u64>, result: &Result<Piece>, deliver: Deliver) {
         let mut room = Room::default();
         loop {
             let mut state = self.lock();
@@ -343,16 +309,11 @@ impl Cache {
                     state.store.clear_prefetched(key);
                     true
                 }
-                Err(error) if is_given_up(error) => {
-                    if flight.is_passed_on(error) {
-                        drop(state);
-                        return self.demand(blob, piece, flight.clone());
-                    }
-                    // Not broken: the next reader tries again at once.
-                    true
-                }
                 Err(error) => {
-                    state.store.fail(key, error.clone());
+                    // What was given up is not broken: the next reader tries again at once.
+                    if error.errno() != libc::EINTR {
+                        state.store.fail(key, error.clone());
+                    }
                     true
                 }
             };
@@ -404,8 +365,7 @@ fn catch<T>(piece: u64, work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|cause| {
         let text = cause.downcast_ref::<&str>().map(|s| (*s).to_owned());
         let text = text.or_else(|| cause.downcast_ref::<String>().cloned()).unwrap_or_default();
-        tracing::error!(piece, "the decoder panicked: {text}");
-        Err(Error::corrupt(format!("the decoder panicked: {text}"), "piece"))
+        Err(Error::corrupt(format!("the decoder panicked: {text}"), format!("piece {piece}")))
     })
 }
 

@@ -4,7 +4,7 @@
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use tracing::{Metadata, Subscriber};
@@ -104,26 +104,34 @@ where
     fmt::layer().fmt_fields(fields()).with_ansi(io::stderr().is_terminal()).with_writer(io::stderr).boxed()
 }
 
-/// `None` if no log daemon is listening.
+/// `None` if no descriptor is left.
 fn system<S>() -> Option<Boxed<S>>
 where
     S: Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>,
 {
     let socket = UnixDatagram::unbound().ok()?;
-    socket.connect(SYSLOG).ok()?;
     // A blocked log daemon must not block reads.
     socket.set_nonblocking(true).ok()?;
-    let layer = fmt::layer().fmt_fields(fields()).with_ansi(false).without_time().with_level(false);
-    Some(layer.with_writer(Syslog(Arc::new(socket))).boxed())
+    Some(syslog(socket, SYSLOG.into()).boxed())
 }
 
-/// The system log socket.
+/// The layer that writes to the system log at `path`.
+fn syslog<S>(socket: UnixDatagram, path: PathBuf) -> impl Layer<S>
+where
+    S: Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>,
+{
+    let layer = fmt::layer().fmt_fields(fields()).with_ansi(false).without_time().with_level(false).with_target(false);
+    layer.with_writer(Syslog(Arc::new((socket, path))))
+}
+
+/// A socket, and the address of the system log. Not connected to it: a log daemon may be started or started again at
+/// any time.
 #[derive(Debug)]
-struct Syslog(Arc<UnixDatagram>);
+struct Syslog(Arc<(UnixDatagram, PathBuf)>);
 
 /// Writer for one message.
 struct Line {
-    socket: Arc<UnixDatagram>,
+    log: Arc<(UnixDatagram, PathBuf)>,
     /// Facility times 8 plus severity.
     priority: u8,
 }
@@ -132,7 +140,7 @@ impl<'a> MakeWriter<'a> for Syslog {
     type Writer = Line;
 
     fn make_writer(&'a self) -> Line {
-        Line { socket: Arc::clone(&self.0), priority: priority(tracing::Level::INFO) }
+        Line { log: Arc::clone(&self.0), priority: priority(tracing::Level::INFO) }
     }
 
     fn make_writer_for(&'a self, meta: &Metadata<'_>) -> Line {
@@ -144,8 +152,9 @@ impl Write for Line {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut message = format!("<{}>fzmfs[{}]: ", self.priority, std::process::id()).into_bytes();
         message.extend_from_slice(line.trim_ascii_end());
-        // If the log daemon's queue is full or it was restarted, the message is lost, but the read continues.
-        self.socket.send(&message).ok();
+        // If nobody listens, or the log daemon's queue is full, the message is lost, but the read continues.
+        let (socket, path) = &*self.log;
+        socket.send_to(&message, path).ok();
         Ok(line.len())
     }
 
@@ -172,19 +181,28 @@ mod tests {
 
     #[test]
     fn a_line_for_the_system_log_is_one_datagram_with_its_priority() {
-        let (ours, theirs) = UnixDatagram::pair().unwrap();
-        let mut line = Line { socket: Arc::new(ours), priority: priority(tracing::Level::WARN) };
-        line.write_all(b"piece 3: broken\n").unwrap();
-        let mut buffer = [0; 100];
-        let n = theirs.recv(&mut buffer).unwrap();
-        assert_eq!(buffer[..n], format!("<28>fzmfs[{}]: piece 3: broken", std::process::id()).into_bytes()[..]);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let log = Arc::new((UnixDatagram::unbound().unwrap(), path.clone()));
+        let mut line = Line { log, priority: priority(tracing::Level::WARN) };
+        line.write_all(b"nobody listens\n").unwrap();
+        // A log daemon that is started later, and one that is started again, get what follows.
+        for _ in 0..2 {
+            let theirs = UnixDatagram::bind(&path).unwrap();
+            line.write_all(b"piece 3: broken\n").unwrap();
+            let mut buffer = [0; 100];
+            let n = theirs.recv(&mut buffer).unwrap();
+            assert_eq!(buffer[..n], format!("<28>fzmfs[{}]: piece 3: broken", std::process::id()).into_bytes()[..]);
+            std::fs::remove_file(&path).unwrap();
+        }
     }
 
     #[test]
     fn a_container_can_neither_draw_in_the_log_nor_begin_a_line() {
-        let (ours, theirs) = UnixDatagram::pair().unwrap();
-        let layer = fmt::layer().fmt_fields(fields()).with_ansi(false).without_time().with_level(false);
-        let log = tracing_subscriber::registry().with(layer.with_writer(Syslog(Arc::new(ours))));
+        let dir = tempfile::tempdir().unwrap();
+        let theirs = UnixDatagram::bind(dir.path().join("log")).unwrap();
+        let layer = syslog(UnixDatagram::unbound().unwrap(), dir.path().join("log"));
+        let log = tracing_subscriber::registry().with(layer);
         tracing::subscriber::with_default(log, || {
             let name = "a\u{9b}2J\nb\u{202e}\u{feff}";
             tracing::error!(ino = 3, shown = %name, quoted = ?name, "{name}: broken");

@@ -1,8 +1,7 @@
 //! `fzmfs mount`: combines the options of a mount.
 #![forbid(unsafe_code)]
 
-use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::args::{Mount, MountArgs};
@@ -20,7 +19,8 @@ pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
     let level = if args.debug { Level::Requests } else { Level::Warnings };
     log::start(level, Target::choose(log, if foreground { Target::Terminal } else { Target::System }))?;
     args.reading.check()?;
-    let mirrored = Mirrored::of(&args.file, &args.reading, &args.mirroring).map_err(|e| Failure::of(&args.file, &e))?;
+    let file = absolute(&args.file);
+    let mirrored = Mirrored::of(&file, &args.reading, &args.mirroring).map_err(|e| Failure::of(&args.file, &e))?;
     if args.fake && mirrored.is_none() {
         return args.reading.open(&args.file).map(drop).map_err(|e| Failure::of(&args.file, &e));
     }
@@ -28,18 +28,23 @@ pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
         return Ok(());
     }
     fs::check_point(&args.mountpoint)?;
+    match mirrored {
+        Some(_) => args.reading.report_unused_remote(&args.file),
+        None => args.mirroring.report_unused(&args.file),
+    }
     let (options, gpu) = (args.reading.options(), args.reading.gpu());
     if let Some(mirrored) = mirrored {
         let (containers, context) = mirrored.containers();
-        return fs::mount_directory(&request(args, foreground, context), containers);
+        return fs::mount_directory(&request(args, &file, foreground, context), containers);
     }
     // Report errors of the file before there is a second process or a mount.
-    let opened = Archive::open_container(&args.file, &options, gpu);
+    let opened = Archive::open_container(&file, &options, gpu);
     let (container, context) = opened.map_err(|e| Failure::of(&args.file, &e))?;
-    fs::mount_container(&request(args, foreground, context), &container)
+    args.reading.report_unused(&args.file, &container.info());
+    fs::mount_container(&request(args, &file, foreground, context), &container)
 }
 
-fn request(args: &Mount, foreground: bool, context: format::Options) -> MountOptions {
+fn request(args: &Mount, file: &Path, foreground: bool, context: format::Options) -> MountOptions {
     let (reading, mounting) = (args.reading.options(), &args.mounting);
     MountOptions {
         options: context,
@@ -48,20 +53,19 @@ fn request(args: &Mount, foreground: bool, context: format::Options) -> MountOpt
         access: access(mounting),
         owner: Owner { uid: mounting.uid, gid: mounting.gid, umask: mounting.umask.unwrap_or(0) },
         auto_unmount: mounting.auto_unmount,
-        fsname: mounting.fsname.clone().or_else(|| source(&args.file)),
+        fsname: mounting.fsname.clone().or_else(|| Some(shown(file).into_owned().into_os_string())),
         foreground,
         idle: mounting.idle.filter(|&seconds| seconds > 0).map(|seconds| Duration::from_secs(seconds.into())),
-        ..MountOptions::new(shown(&args.file), &args.mountpoint)
+        ..MountOptions::new(shown(file), &args.mountpoint)
     }
 }
 
-/// The default source shown by `mount` and `df`: the absolute path, independent of the daemon's working directory; or
-/// the URL, without what may be secret.
-fn source(file: &Path) -> Option<OsString> {
-    if Location::is_remote(file) {
-        return Some(shown(file).into_owned().into_os_string());
+/// The container as the daemon, which works in another directory, and its log name it.
+fn absolute(file: &Path) -> PathBuf {
+    match Location::of(file) {
+        Ok(Location::Local(path)) => std::path::absolute(&path).unwrap_or_else(|_| path.into_owned()),
+        _ => file.to_owned(),
     }
-    Some(std::path::absolute(file).ok()?.into_os_string())
 }
 
 fn access(mounting: &MountArgs) -> fs::Access {

@@ -41,6 +41,7 @@ mod detach;
 mod directory;
 pub mod doctor;
 mod events;
+mod faults;
 mod fd_passing;
 mod fuse_adapter;
 mod held;

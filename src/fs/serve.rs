@@ -14,6 +14,7 @@ use fuser::{Filesystem, Notifier, SessionACL};
 
 use super::activity::Activity;
 use super::directory::{Directory, DirectorySession};
+use super::faults::Faults;
 use super::fuse_adapter::Session;
 use super::held::{self, Holders};
 use super::idle::Idle;
@@ -118,9 +119,10 @@ fn container_parts(request: &MountOptions, container: &Arc<dyn Container>) -> Re
     let refused = |e: io::Error| Failure::system(&request.mountpoint, &e);
     let (cache, offload) = threads(request);
     let watch = Arc::new(Watch::new(container.sources(), container.folder()).map_err(refused)?);
-    let failures = watch.clone();
+    let faults = Faults::new(&request.file);
+    let (failures, failed) = (watch.clone(), faults.clone());
     request.options.verify.background().on_failure(move |error| {
-        tracing::error!("{error}; nothing that this checksum covers is served any more");
+        failed.in_check(error);
         failures.mark_failed();
     });
     let sources = watch.clone();
@@ -133,15 +135,12 @@ fn container_parts(request: &MountOptions, container: &Arc<dyn Container>) -> Re
     let waits = Arc::default();
     let killed = Killed::new(&waits, container.sources());
     let waits = killed.is_some().then_some(waits);
-    if killed.is_some() {
-        offload.expect_waits();
-    }
     let attributes = AttrBuilder::new(request.owner, Numbering::default());
     let attributes = if killed.is_some() { attributes.far() } else { attributes };
     let activity = Arc::new(Activity::default());
     let users = held::users(&request.options.account, request.access);
     let holders = Holders::new(&users, 0, &activity);
-    let mut shared = Shared::new(tree, cache.clone(), offload, watch.clone(), attributes, holders, decoder);
+    let mut shared = Shared::new(tree, faults, (cache.clone(), offload), watch.clone(), attributes, holders, decoder);
     shared.killed = killed;
     // By opening the root, fusermount3 finds out whether the mount is dead.
     let session = Session::new(shared, request.auto_unmount);
@@ -188,11 +187,11 @@ impl<S: Filesystem> Parts<S> {
             Access::OwnerAndRoot => SessionACL::RootAndOwner,
             Access::AllUsers => SessionACL::All,
         };
-        let session = fuser::Session::from_fd(session, device, access, config)?;
+        let (session, point) = (fuser::Session::from_fd(session, device, access, config)?, request.mountpoint.clone());
         let notifier = session.notifier();
         thread::Builder::new().name("session".into()).spawn(move || {
             if let Err(e) = session.run() {
-                tracing::error!("the session ended: {e}");
+                tracing::error!("{}: the session ended: {e}", point.display());
                 // The reading end may be closed already.
                 write!(ends, "{e}").ok();
             }
@@ -269,9 +268,12 @@ fn wait(
     mount.detach();
     match signals.wait(ended, Some(grace))? {
         Event::Ended => {}
-        Event::Signal(signal) => tracing::warn!("ended by a second signal, {}", signals::name(signal)),
+        Event::Signal(signal) => {
+            tracing::warn!("{}: ended by a second signal, {}", mount.point().display(), signals::name(signal));
+        }
         Event::Timeout => {
-            tracing::warn!("files were still open after {} s; their readers get ENOTCONN", grace.as_secs());
+            let (point, seconds) = (mount.point().display(), grace.as_secs());
+            tracing::warn!("{point}: files were still open after {seconds} s; their readers get ENOTCONN");
         }
     }
     Ok(())

@@ -19,6 +19,7 @@ use fuser::{Errno, FileHandle, FopenFlags, Generation, ReplyEntry, ReplyOpen};
 use lru::LruCache;
 
 use super::activity::Activity;
+use super::faults::Faults;
 use super::held::{Held, Holders};
 use super::inode_attr::AttrBuilder;
 use super::killed::Killed;
@@ -59,7 +60,7 @@ pub(super) struct Handle {
 
 /// State shared by calls and offloaded work.
 pub(super) struct Shared {
-    pub(super) tree: Tree,
+    pub(super) tree: Arc<Tree>,
     pub(super) cache: Arc<Cache>,
     pub(super) reader: Arc<Reader>,
     pub(super) watch: Arc<Watch>,
@@ -94,14 +95,16 @@ impl fmt::Debug for Shared {
 impl Shared {
     pub(super) fn new(
         tree: Tree,
-        cache: Arc<Cache>,
-        offload: Arc<Offload>,
+        faults: Faults,
+        (cache, offload): (Arc<Cache>, Arc<Offload>),
         watch: Arc<Watch>,
         attributes: AttrBuilder,
         holders: Holders,
         decoder: Decoder,
     ) -> Self {
-        let reader = Arc::new(Reader::new(cache.clone(), watch.clone(), offload.clone()));
+        let tree = Arc::new(tree);
+        let faults = faults.named_by(&tree);
+        let reader = Arc::new(Reader::new(cache.clone(), watch.clone(), offload.clone(), faults));
         let (open, next) = (RwLock::default(), AtomicU64::new(1));
         let (walks, ready) = (Mutex::default(), Mutex::new(LruCache::sparse(READY)));
         let info = tree.container().info();

@@ -35,6 +35,17 @@ impl Tree {
         Ok(at)
     }
 
+    /// The path of `ino`, as [`Tree::resolve`] takes it; `None` if a directory on the way cannot be listed.
+    pub fn path(&self, mut ino: Ino) -> Option<String> {
+        let mut names = Vec::new();
+        while let Some((dir, at)) = self.place(ino) {
+            names.push(self.entry(dir, at).ok()??.name);
+            ino = dir;
+        }
+        names.reverse();
+        Some(names.join("/"))
+    }
+
     /// The error for a missing `component` of `path` in the directory `at`; lists the names that exist.
     fn absent(&self, path: &str, component: &str, at: Ino, walked: &str) -> Error {
         let mut names: Vec<String> = Vec::new();

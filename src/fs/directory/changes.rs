@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use fuser::Notifier;
 
-use super::{Directory, State, lock};
+use super::{Directory, lock};
 use crate::error::Error;
+use crate::fs::faults::Faults;
 use crate::fs::source_watch::Watch;
 use crate::fs::sys;
 
@@ -20,10 +21,10 @@ const PERIOD: Duration = Duration::from_millis(500);
 impl Directory {
     /// What follows when a check of a container fails of which bytes were served: the kernel drops its pages. It may have
     /// been closed meanwhile; its inodes, and their pages, are kept.
-    pub(super) fn failing(&self, watch: &Arc<Watch>) -> impl Fn(&Error) + Send + Sync + 'static {
-        let (watch, failed) = (watch.clone(), self.failed.clone());
+    pub(super) fn failing(&self, watch: &Arc<Watch>, faults: &Faults) -> impl Fn(&Error) + Send + Sync + 'static {
+        let (watch, failed, faults) = (watch.clone(), self.failed.clone(), faults.clone());
         move |error| {
-            tracing::error!("{error}; nothing that this checksum covers is served any more");
+            faults.in_check(error);
             lock(&failed).push(watch.clone());
             watch.mark_failed();
         }
@@ -36,17 +37,6 @@ impl Directory {
         let in_use = state.open.iter().map(|(_, session)| session.shared()).filter(|shared| shared.is_open());
         watches.extend(in_use.map(|shared| shared.watch.clone()));
         watches
-    }
-
-    /// Lets those that have changed be found again as others, also if the version of their file is the same.
-    pub(super) fn give_up(&self) {
-        let mut state = self.state();
-        let State { nodes, slots, open, .. } = &mut *state;
-        for (slot, _) in open.iter().filter(|(_, session)| session.shared().watch.has_changed()) {
-            if let Some(node) = slots.get(slot).and_then(|slot| nodes.get(slot.node)) {
-                node.is_gone = true;
-            }
-        }
     }
 
     /// Checks the containers in use until the session `ends`, which makes that readable; a changed one is no longer
@@ -71,7 +61,6 @@ impl Directory {
                     for watch in &watches {
                         watch.look(notifier);
                     }
-                    self.give_up();
                     in_use = !watches.is_empty();
                 }
             }

@@ -39,6 +39,7 @@ use fuser::Errno;
 use lru::LruCache;
 
 use super::activity::{Activity, InUse};
+use super::faults::Faults;
 use super::fuse_adapter::Session;
 use super::held::{self, Recent};
 use super::killed::{Killed, Waits};
@@ -49,6 +50,7 @@ use super::source_watch::Watch;
 use super::sys;
 use crate::account::{Share, Users};
 use crate::cache::Cache;
+use crate::error::Error;
 use crate::mirror::Containers;
 use crate::source::{Below, Passed, Version};
 use crate::tree::{Ino, Numbers};
@@ -87,6 +89,7 @@ pub(super) struct Directory {
     /// Wakes the thread that checks the containers in use.
     wake: Arc<File>,
     flat: Flat,
+    faults: Faults,
     /// Whether the kernel can map files that are read directly.
     reads_directly: AtomicBool,
     /// Those who wait for a server, if the directory is on one.
@@ -156,9 +159,6 @@ impl Directory {
         let gpu = containers.options.gpu.clone();
         let (slots, open) = (HashMap::new(), LruCache::unbounded());
         let waits = containers.top.prefix().map(|_| Arc::default());
-        if waits.is_some() {
-            offload.expect_waits();
-        }
         let users = held::users(&containers.options.account, request.access);
         Ok(Arc::new(Self {
             containers,
@@ -178,6 +178,7 @@ impl Directory {
             next: AtomicU64::new(1),
             wake: Arc::new(sys::event_fd()?),
             flat: Flat::default(),
+            faults: Faults::new(&request.file),
             reads_directly: AtomicBool::new(false),
             waits,
             failed: Arc::default(),
@@ -203,13 +204,6 @@ impl Directory {
         lock(&self.state)
     }
 
-    /// Drops what the kernel has closed or forgotten: at once, unless it may have to wait for the disk.
-    fn release(&self, gone: impl Send + 'static) {
-        if self.waits.is_some() {
-            self.offload.release(gone);
-        }
-    }
-
     /// Runs `work` on a metadata thread.
     fn offload(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) {
         let me = self.clone();
@@ -226,10 +220,22 @@ impl Directory {
         let job = move || {
             catch_panic(|| match me.opened(slot) {
                 Ok(session) => then(Ok(&session)),
-                Err(e) => then(Err(Errno::from_i32(e.errno_of_existing()))),
+                Err(e) => then(Err(me.refused(slot, &e))),
             });
         };
         self.offload.run_in_turn(Turn::Inode(Ino(base(slot))), On::Opening, Box::new(job));
+    }
+
+    /// The errno of a container that cannot be opened; logs EIO.
+    fn refused(&self, slot: u32, error: &Error) -> Errno {
+        let errno = error.errno_of_existing();
+        let state = self.state();
+        let path = state.slots.get(&slot).and_then(|slot| state.nodes.path(slot.node));
+        drop(state);
+        if let Some(path) = path.filter(|_| errno == libc::EIO) {
+            self.faults.of(&self.containers.top.path().join(path)).in_container(error);
+        }
+        Errno::from_i32(errno)
     }
 
     /// The slot of the container whose root is `node`; `None` if it is not one.
@@ -269,7 +275,7 @@ impl Directory {
         // Inodes below it are forgotten before. A file of it may still be open: it is released later.
         let gone = (state.slots.remove(&slot), state.open.pop(&slot));
         drop(state);
-        self.release(gone);
+        drop(gone);
     }
 
     /// The path of an inode of the mirrored directory.

@@ -55,12 +55,7 @@ impl Directory {
             return Err(stale());
         }
         let numbering = Numbering { root: node, base: if is_flat { node } else { base(slot) } };
-        let rights = self.who_may_read(&opened)?;
-        if !self.state().nodes.tell_readers(node, rights) {
-            self.flat.forget(node);
-            return Err(stale());
-        }
-        let attributes = self.attributes(rights, numbering);
+        let attributes = self.attributes(self.who_may_read(&opened)?, numbering);
         let name = path.file_name().unwrap_or_default();
         let session = Arc::new(self.session(slot, opened, name, attributes, numbering, charge)?);
         if is_flat {
@@ -107,13 +102,14 @@ impl Directory {
         numbering: Numbering,
         charge: Charge,
     ) -> Result<Session> {
-        let Opened { container, checks, error, .. } = opened;
-        if let (Some(error), Some(source)) = (error, container.sources().first()) {
-            tracing::info!("{}: {}", source.path().display(), error.explain());
+        let Opened { container, input, checks, error, .. } = opened;
+        let faults = self.faults.of(&input.path);
+        if let Some(error) = &error {
+            faults.in_container(error);
         }
         let account = &self.containers.options.account;
         let watch = Arc::new(Watch::polled(container.sources(), container.folder(), numbering, self.wake.clone()));
-        checks.on_failure(self.failing(&watch));
+        checks.on_failure(self.failing(&watch, &faults));
         let killed = self.waits.as_ref().and_then(|waits| Killed::new(waits, container.sources()));
         let tree = Tree::charging(container, name, account)?;
         // Nothing fails from here on: they would be lost.
@@ -121,9 +117,9 @@ impl Directory {
         let tree = tree.continuing(numbers.unwrap_or_else(|| Numbers::new(account, LARGEST)));
         let gpu = self.containers.options.gpu.clone();
         let decoder: Decoder = Box::new(move || gpu.decoder());
-        let (cache, offload) = (self.cache.clone(), self.offload.clone());
+        let threads = (self.cache.clone(), self.offload.clone());
         let holders = Holders::new(&self.users, CONTAINER, &self.activity);
-        let mut shared = Shared::new(tree, cache, offload, watch, attributes, holders, decoder);
+        let mut shared = Shared::new(tree, faults, threads, watch, attributes, holders, decoder);
         shared.killed = killed;
         shared.charge = Some(charge);
         shared.reads_directly.store(self.reads_directly.load(Ordering::Relaxed), Ordering::Relaxed);

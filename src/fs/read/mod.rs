@@ -8,11 +8,11 @@
 mod collected;
 mod waiting;
 
-use std::collections::HashSet;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::faults::Faults;
 use super::offload::Offload;
 use super::plan::{Needed, Plan, plan};
 use super::reply::Reply;
@@ -27,9 +27,6 @@ use crate::view::View;
 
 use collected::{Collected, Copied, Held};
 use waiting::Waiting;
-
-/// Maximum number of logged failures, so that a badly broken container does not fill the disk.
-const LOGGED: usize = 1000;
 
 /// Maximum bytes that are prefetched of a file that will be read whole.
 const WHOLE: u64 = 8 << 20;
@@ -62,15 +59,13 @@ pub(super) struct Reader {
     watch: Arc<Watch>,
     offload: Arc<Offload>,
     held: Held,
-    /// Failures logged so far.
-    failures: Mutex<HashSet<(Ino, String)>>,
+    faults: Faults,
     sequential: Mutex<SequentialFiles>,
 }
 
 impl Reader {
-    pub(super) fn new(cache: Arc<Cache>, watch: Arc<Watch>, offload: Arc<Offload>) -> Self {
-        let (held, failures, sequential) = (Held::default(), Mutex::default(), Mutex::default());
-        Self { cache, watch, offload, held, failures, sequential }
+    pub(super) fn new(cache: Arc<Cache>, watch: Arc<Watch>, offload: Arc<Offload>, faults: Faults) -> Self {
+        Self { cache, watch, offload, held: Held::default(), faults, sequential: Mutex::default() }
     }
 
     /// Opens `file`, which serves the bytes of `view`.
@@ -287,7 +282,7 @@ impl Reader {
         }
     }
 
-    /// Replies with the error, and logs it once.
+    /// Replies with the error, and logs the fault.
     fn fail(&self, file: &Open, error: &Error, reply: impl Reply) {
         if matches!(error.kind(), Kind::Changed) {
             self.watch.mark_changed();
@@ -297,19 +292,9 @@ impl Reader {
         reply.error(error.errno_of_existing());
     }
 
-    /// Logs a failure of a file once, since readers and the kernel retry.
+    /// Logs what is wrong with a file.
     pub(super) fn log(&self, ino: Ino, error: &Error) {
-        // Given up, because the reader was killed.
-        if error.errno() == libc::EINTR {
-            return;
-        }
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        if failures.len() < LOGGED && failures.insert((ino, error.to_string())) {
-            tracing::error!(ino = ino.0, "{error}");
-            if failures.len() == LOGGED {
-                tracing::error!("{LOGGED} failures logged; those that follow are not");
-            }
-        }
+        self.faults.in_file(ino, error);
     }
 }
 

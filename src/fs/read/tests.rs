@@ -1,6 +1,7 @@
 //! Tests of the read path without a kernel: when a read is answered, by which thread, and after how many decodes.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender};
 
@@ -81,7 +82,10 @@ impl Rig {
         let cache = Cache::new(budget, workers);
         let watch = Watch::new(Vec::new(), None).unwrap();
         let offload = Offload::new(cache.clone(), Threads::new(1));
-        Self { reader: Arc::new(Reader::new(cache.clone(), Arc::new(watch), offload)), cache }
+        Self {
+            reader: Arc::new(Reader::new(cache.clone(), Arc::new(watch), offload, Faults::new(Path::new("x")))),
+            cache,
+        }
     }
 
     fn open(&self, content: Content) -> Arc<Open> {

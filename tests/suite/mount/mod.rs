@@ -14,6 +14,7 @@ mod invocations;
 mod limits;
 mod list;
 mod listing;
+mod logs;
 mod making;
 mod moved;
 mod pictures;
