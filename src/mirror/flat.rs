@@ -1,4 +1,5 @@
-//! A container as files beside others: `x.raw`, `x.npy`, `x.nhdr` and `x.json` in the place of `x.fzm`.
+//! A container as files beside others: `x.raw`, `x.npy`, `x.nhdr` and `x.json` in the place of `x.fzm`; or with the
+//! layout `plain`, `x.parquet` alone in the place of `x.parquet.zst`.
 //!
 //! Of a container in a container, those of the innermost one. A container without one principal stream, as one that is
 //! broken or that holds tensors, has none of them: it stays a directory.
@@ -6,13 +7,27 @@
 
 use std::sync::Arc;
 
+use super::Layout;
 use crate::error::Result;
 use crate::format::{Arrays, Check, Container, Content, Entry, File, Info, Node, has_usual_extension};
 use crate::source::{Folder, Source};
 use crate::tree::{Attr, Ino, ROOT, Tree};
 
 /// The suffixes of the files.
-pub const SUFFIXES: [&str; 4] = [".raw", ".npy", ".nhdr", ".json"];
+const SUFFIXES: [&str; 4] = [".raw", ".npy", ".nhdr", ".json"];
+
+impl Layout {
+    /// The suffixes of the files of a container, which is called [`stem`](Layout::stem).
+    pub fn suffixes(self) -> &'static [&'static str] {
+        if self == Self::Plain { &[""] } else { &SUFFIXES }
+    }
+
+    /// The name of the container `name` without its last extension: `x.fzm` for `x.fzm.zst`; or with the layout
+    /// `flat`, without all of its extensions: `x`.
+    pub(super) fn stem(self, name: &[u8]) -> &[u8] {
+        if self == Self::Plain { cut(name).and_then(|dot| name.get(..dot)).unwrap_or(name) } else { stem(name) }
+    }
+}
 
 /// A file in a flattened tree.
 #[derive(Debug, Clone, Copy)]
@@ -27,8 +42,7 @@ pub struct ShownFile {
 pub type Shown = [Option<ShownFile>; SUFFIXES.len()];
 
 /// The name of the container `name` without its extensions: `x` for `x.fzm.zst`.
-pub(super) fn stem(name: &[u8]) -> &[u8] {
-    let cut = |name: &[u8]| name.iter().rposition(|&byte| byte == b'.').filter(|&dot| dot > 0);
+fn stem(name: &[u8]) -> &[u8] {
     let mut rest = name;
     while let Some(dot) = cut(rest).filter(|_| rest.len() == name.len() || has_usual_extension(rest)) {
         rest = rest.get(..dot).unwrap_or_default();
@@ -36,12 +50,26 @@ pub(super) fn stem(name: &[u8]) -> &[u8] {
     rest
 }
 
+/// Where the last extension begins.
+fn cut(name: &[u8]) -> Option<usize> {
+    name.iter().rposition(|&byte| byte == b'.').filter(|&dot| dot > 0)
+}
+
 /// The container that shows as its files alone, called `stem`; `None` if it has none.
 ///
 /// # Errors
 /// As [`Container::entries`].
-pub(super) fn flattened(container: &Arc<dyn Container>, stem: &[u8]) -> Result<Option<Arc<dyn Container>>> {
+pub(super) fn flattened(
+    container: &Arc<dyn Container>,
+    stem: &[u8],
+    layout: Layout,
+) -> Result<Option<Arc<dyn Container>>> {
     let (mut shown, mut entries) = (container.clone(), container.entries()?);
+    let is_plain = layout == Layout::Plain;
+    let is_container = |entry: &Entry| matches!(entry.node, Node::Container(_));
+    if is_plain && (container.stream().is_none() || entries.iter().any(is_container)) {
+        return Ok(None);
+    }
     while let Some(inner) = entries.iter().find_map(|entry| match &entry.node {
         Node::Container(inner) => Some(inner.clone()),
         _ => None,
@@ -53,8 +81,9 @@ pub(super) fn flattened(container: &Arc<dyn Container>, stem: &[u8]) -> Result<O
         Node::File(file) if file.is_principal && entry.suffix == ".raw" => Some(file),
         _ => None,
     });
-    let made =
-        |data| Arc::new(Flat { outer: container.clone(), shown, data, stem: stem.to_vec() }) as Arc<dyn Container>;
+    let made = |data| {
+        Arc::new(Flat { outer: container.clone(), shown, data, stem: stem.to_vec(), is_plain }) as Arc<dyn Container>
+    };
     Ok(data.map(made))
 }
 
@@ -62,11 +91,13 @@ pub(super) fn flattened(container: &Arc<dyn Container>, stem: &[u8]) -> Result<O
 ///
 /// # Errors
 /// As [`Tree::entries`].
-pub fn shown(tree: &Tree) -> Result<Shown> {
+pub fn shown(tree: &Tree, layout: Layout) -> Result<Shown> {
     let mut shown = Shown::default();
     for entry in tree.entries(ROOT) {
         let entry = entry?;
-        if let Some((_, file)) = SUFFIXES.iter().zip(&mut shown).find(|(suffix, _)| entry.name.ends_with(**suffix)) {
+        if let Some((_, file)) =
+            layout.suffixes().iter().zip(&mut shown).find(|(suffix, _)| entry.name.ends_with(**suffix))
+        {
             *file = Some(ShownFile { ino: entry.ino, attr: tree.cheap_attr(entry.ino) });
         }
     }
@@ -79,6 +110,8 @@ struct Flat {
     shown: Arc<dyn Container>,
     data: Box<File>,
     stem: Vec<u8>,
+    /// Whether the data is the only file.
+    is_plain: bool,
 }
 
 impl Container for Flat {
@@ -91,6 +124,11 @@ impl Container for Flat {
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {
+        if self.is_plain {
+            // No array: it would have further files.
+            let data = File { is_principal: false, array: None, ..(*self.data).clone() };
+            return Ok(vec![Entry::named(self.stem.clone(), "", data)]);
+        }
         let info = self.info();
         let json = File::new(Content::json(&info.to_json())).attr("format", info.format);
         Ok(vec![

@@ -1,4 +1,4 @@
-//! The names that the containers of a directory have in the layout `flat`.
+//! The names that the containers of a directory have in the layouts `flat` and `plain`.
 //!
 //! Two containers that would have the same name, or one whose files would be called as another file, have `~2`, `~3`,
 //! ... after their names: in the order of the names of their files.
@@ -8,7 +8,7 @@
 use crate::account::{Account, Names};
 use crate::error::Result;
 
-use super::flat::{SUFFIXES, stem};
+use super::Layout;
 
 /// The highest number in a name that avoids another one; a container for which there is none stays a directory.
 const MOST: u32 = 1000;
@@ -20,6 +20,7 @@ pub struct FlatNames {
     files: Names,
     /// Their names without suffixes, in the same order.
     stems: Names,
+    layout: Layout,
 }
 
 impl FlatNames {
@@ -27,21 +28,21 @@ impl FlatNames {
     ///
     /// # Errors
     /// If the account is exhausted.
-    pub fn new(entries: &mut [(Vec<u8>, bool)], account: &Account) -> Result<Self> {
+    pub fn new(entries: &mut [(Vec<u8>, bool)], layout: Layout, account: &Account) -> Result<Self> {
         entries.sort_unstable();
         let [mut there, mut files, mut stems] = [(); 3].map(|()| Names::new(account));
         for (name, _) in &*entries {
             there.insert(name)?;
         }
         for (name, _) in entries.iter().filter(|(_, is_container)| *is_container) {
-            let base = stem(name);
+            let base = layout.stem(name);
             let made = |number| match number {
                 1 => base.to_vec(),
                 number => [base, format!("~{number}").as_bytes()].concat(),
             };
             let is_free = |made: &Vec<u8>| {
                 let exists = |suffix: &&str| there.find(&[made, suffix.as_bytes()].concat()).is_some();
-                stems.find(made).is_none() && !SUFFIXES.iter().any(exists)
+                stems.find(made).is_none() && !layout.suffixes().iter().any(exists)
             };
             if let Some(made) = (1..=MOST).map(made).find(is_free) {
                 files.insert(name)?;
@@ -49,12 +50,12 @@ impl FlatNames {
             }
         }
         [&mut files, &mut stems].into_iter().try_for_each(Names::finish)?;
-        Ok(Self { files, stems })
+        Ok(Self { files, stems, layout })
     }
 
     /// The container of which `name` is a file, and the number of its suffix.
     pub fn find(&self, name: &[u8]) -> Option<(&[u8], usize)> {
-        (0..).zip(SUFFIXES).find_map(|(number, suffix)| {
+        (0..).zip(self.layout.suffixes()).find_map(|(number, suffix)| {
             let stem = name.strip_suffix(suffix.as_bytes())?;
             Some((self.files.bytes(self.stems.find(stem)?)?, number))
         })
@@ -77,7 +78,7 @@ mod tests {
             .iter()
             .map(|name| (name.as_bytes().to_vec(), !["c.npy", "d.fzm", "x.txt", ".zst"].contains(name)))
             .collect();
-        let names = FlatNames::new(&mut entries, &Account::new(1 << 20, 0)).unwrap();
+        let names = FlatNames::new(&mut entries, Layout::Flat, &Account::new(1 << 20, 0)).unwrap();
         for (file, stem) in
             [("a.b2nd", "a"), ("a.fzm", "a~2"), ("b.fzm.zst", "b"), ("c.fzm", "c~2"), ("e.v1.zxc", "e.v1")]
         {
@@ -87,5 +88,15 @@ mod tests {
         for name in ["c.npy", "d.npy", "x.npy", "a.fzm", "a.mhd", ".raw", "b.fzm.raw"] {
             assert_eq!(names.find(name.as_bytes()), None, "{name}");
         }
+    }
+    #[test]
+    fn a_compressed_file_has_the_name_that_it_had_unless_that_is_taken() {
+        let names = ["a.parquet.zst", "b.txt", "b.txt.zxc", "c.fzm.zst"];
+        let mut entries: Vec<_> = names.map(|name| (name.as_bytes().to_vec(), name != "b.txt")).into();
+        let names = FlatNames::new(&mut entries, Layout::Plain, &Account::new(1 << 20, 0)).unwrap();
+        for (file, shown) in [("a.parquet.zst", "a.parquet"), ("b.txt.zxc", "b.txt~2"), ("c.fzm.zst", "c.fzm")] {
+            assert_eq!(names.find(shown.as_bytes()), Some((file.as_bytes(), 0)), "{file}");
+        }
+        assert_eq!(names.find(b"b.txt"), None);
     }
 }

@@ -16,7 +16,7 @@ mod opening;
 mod rules;
 
 pub use candidates::{is_candidate, stat_container, who_may_read};
-pub use flat::{SUFFIXES, Shown, ShownFile, shown};
+pub use flat::{Shown, ShownFile, shown};
 pub use flat_names::FlatNames;
 pub use glob::Glob;
 pub use links::stays_inside;

@@ -138,7 +138,7 @@ impl Containers {
     /// As [`Containers::open`].
     pub fn open_flat(&self, path: &Path, seen: Option<&Seen>, stem: &[u8]) -> Result<Option<Opened>> {
         let opened = self.open(path, seen)?;
-        match flattened(&opened.container, stem) {
+        match flattened(&opened.container, stem, self.rules.layout) {
             Ok(flat) => Ok(flat.map(|container| Opened { container, ..opened })),
             // Its entries cannot be listed.
             Err(e) if e.is_lasting() => Ok(None),

@@ -2,12 +2,12 @@
 //!
 //! With `replace`, a container `x.fzm` is a directory of that name. With `beside`, it stays a file, and its tree is the
 //! directory `x.fzm.d`. A name that exists is never hidden: if there is a file `x.fzm.d`, the tree is `x.fzm~2.d`. With
-//! `flat`, it is the files of its array (`flat`); the rules here are those for a container that has none, as `replace`.
+//! `flat`, it is the files of its array (`flat`), with `plain` the file that was compressed; the rules here are those
+//! for a container that has none, as `replace`.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::str::FromStr;
 
 use super::Glob;
 use crate::format;
@@ -27,20 +27,8 @@ pub enum Layout {
     Beside,
     /// As the files of their arrays, in the directory in which they are.
     Flat,
-}
-
-impl FromStr for Layout {
-    type Err = String;
-
-    /// Parses `replace`, `beside` or `flat`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "replace" => Ok(Self::Replace),
-            "beside" => Ok(Self::Beside),
-            "flat" => Ok(Self::Flat),
-            _ => Err("there are replace, beside and flat".to_owned()),
-        }
-    }
+    /// Compressed files as what they were, in the directory in which they are; others as with `Replace`.
+    Plain,
 }
 
 /// What a name of the tree stands for.
@@ -75,9 +63,9 @@ impl Rules {
         self.layout == Layout::Beside
     }
 
-    /// Whether containers are shown as the files of their arrays.
+    /// Whether containers are shown as files in the directory in which they are.
     pub fn is_flat(&self) -> bool {
-        self.layout == Layout::Flat
+        matches!(self.layout, Layout::Flat | Layout::Plain)
     }
 
     /// What `name` stands for. `is_there` tells whether a name exists that can be a container, `exists`
@@ -90,8 +78,8 @@ impl Rules {
     ) -> Target<'a> {
         let holds = |base: &[u8]| self.is_container(base) && is_there(OsStr::from_bytes(base));
         match self.layout {
-            Layout::Replace | Layout::Flat if holds(name) => Target::Tree(name),
-            Layout::Replace | Layout::Flat => Target::Itself,
+            Layout::Replace | Layout::Flat | Layout::Plain if holds(name) => Target::Tree(name),
+            Layout::Replace | Layout::Flat | Layout::Plain => Target::Itself,
             Layout::Beside => {
                 let Some(stem) = name.strip_suffix(BESIDE) else { return Target::Itself };
                 if exists(OsStr::from_bytes(name)) {
@@ -116,7 +104,7 @@ impl Rules {
     /// The name of the tree of the container `name`, if that is not its own; `None` if all names are taken.
     pub fn tree_name(&self, name: &[u8], exists: impl Fn(&OsStr) -> bool) -> Option<Vec<u8>> {
         match self.layout {
-            Layout::Replace | Layout::Flat => None,
+            Layout::Replace | Layout::Flat | Layout::Plain => None,
             Layout::Beside => {
                 (1..=*NUMBERS.end()).map(|n| beside(name, n)).find(|made| !exists(OsStr::from_bytes(made)))
             }

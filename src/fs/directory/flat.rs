@@ -1,4 +1,4 @@
-//! The layout `flat`: the files of containers among those of the mirrored directory.
+//! The layouts `flat` and `plain`: the files of containers among those of the mirrored directory.
 //!
 //! A listing opens the containers in the directory, since what they show depends on what is in them. That is kept by
 //! the version of the file.
@@ -25,7 +25,7 @@ use crate::account::Share;
 use crate::error::{self, Error, Result};
 use crate::fs::inode_attr::Numbering;
 use crate::fs::shared::GENERATION;
-use crate::mirror::{self, FlatNames, SUFFIXES, Shown, ShownFile, is_candidate, stat_container};
+use crate::mirror::{self, FlatNames, Shown, ShownFile, is_candidate, stat_container};
 use crate::parallel;
 use crate::source::{Below, Rights, Seen};
 use crate::tree::{self, Ino, Tree};
@@ -76,13 +76,6 @@ pub(super) struct FlatFile {
     uid: u32,
 }
 
-impl Flat {
-    /// What the container `number` shows is to be found out again.
-    pub(super) fn forget(&self, number: u64) {
-        super::lock(&self.containers).pop(&number);
-    }
-}
-
 impl Directory {
     /// The names of the containers in the directory `parent`.
     pub(super) fn flat_names(&self, parent: u64, below: &Below) -> Result<Arc<FlatNames>> {
@@ -100,7 +93,7 @@ impl Directory {
             Ok(())
         })?;
         let options = &self.containers.options;
-        let names = Arc::new(FlatNames::new(&mut entries, &options.account)?);
+        let names = Arc::new(FlatNames::new(&mut entries, self.containers.rules.layout, &options.account)?);
         lock().put(parent, Known { names: names.clone(), as_of });
         Ok(names)
     }
@@ -128,7 +121,7 @@ impl Directory {
         };
         let rights = self.who_may_read(&opened)?;
         let tree = Tree::charging(opened.container, OsStr::from_bytes(file), &self.containers.options.account)?;
-        let shown = mirror::shown(&tree)?;
+        let shown = mirror::shown(&tree, self.containers.rules.layout)?;
         if opened.seen.version() == seen.version() {
             lock().put(number, Some(Open { shown, rights }));
         }
@@ -158,11 +151,13 @@ impl Directory {
         let at_once = if below.is_far() { mirror::FAR } else { 0 };
         parallel::in_order(at_once, entries, shown, |(name, kind, shown)| match (shown, flat.stem(&name)) {
             (None, _) => names.push(&name, 0, plain(kind)),
-            (Some(Ok(Some(shown))), Some(stem)) => SUFFIXES.iter().zip(shown).try_for_each(|(suffix, file)| {
-                let ino = file.and_then(|file| u8::try_from(file.ino.0).ok());
-                let name = [stem, suffix.as_bytes()].concat();
-                ino.map_or(Ok(()), |ino| names.push(&name, 0, Kind::Flat(ino)))
-            }),
+            (Some(Ok(Some(shown))), Some(stem)) => {
+                rules.layout.suffixes().iter().zip(shown).try_for_each(|(suffix, file)| {
+                    let ino = file.and_then(|file| u8::try_from(file.ino.0).ok());
+                    let name = [stem, suffix.as_bytes()].concat();
+                    ino.map_or(Ok(()), |ino| names.push(&name, 0, Kind::Flat(ino)))
+                })
+            }
             // Without the server, every other one would wait as long.
             (Some(Err(e)), _) if below.is_far() && is_out_of_reach(&e) => Err(e),
             // Which of the two cannot be said now.
@@ -215,8 +210,9 @@ impl Directory {
                 }
             }),
             Err(e) => {
+                let errno = self.refused(slot, &e);
                 self.forget(number, 1);
-                reply.error(Errno::from_i32(e.errno_of_existing()));
+                reply.error(errno);
             }
         }
     }
@@ -237,9 +233,6 @@ impl Directory {
         let number = self.state().nodes.tell(&entry(parent, file, seen), seen.rights, uid)?;
         let open = self.flat.containers.lock().unwrap_or_else(PoisonError::into_inner).get(&number).copied().flatten();
         let rights = open.map_or(seen.rights, |open| open.rights);
-        if open.is_some() {
-            self.state().nodes.tell_readers(number, rights);
-        }
         let attributes = self.attributes(rights, Numbering { root: number, base: number });
         let known = open.and_then(|open| open.shown.into_iter().flatten().find(|file| file.ino == ino)?.attr);
         let unknown = || (attributes.unknown(ino, tree::Kind::File), Duration::ZERO);

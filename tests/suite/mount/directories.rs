@@ -263,6 +263,35 @@ fn arrays_are_files_in_the_place_of_their_containers() {
 }
 
 #[test]
+fn a_compressed_file_is_the_file_that_it_was() {
+    if !can_mount() {
+        return;
+    }
+    let tree = tree(&["-o", "layout=plain"]);
+    let (text, array) = (b"a line of a log\n".repeat(100_000), fs::read(data("blosc2/n05_5d_f4.b2nd")).unwrap());
+    for (name, bytes) in [("log.txt.zst", &text), ("sub/taken.txt.zst", &text), ("field.b2nd.zst", &array)] {
+        fs::write(tree.source.join(name), zstd::encode_all(&**bytes, 1).unwrap()).unwrap();
+    }
+    fs::write(tree.source.join("sub/taken.txt"), "mine").unwrap();
+    fs::copy(data("zxc/v7_struct_l4_seek.zxc"), tree.source.join("table.bin.zxc")).unwrap();
+    let want = ["broken.fzm", "f06.b2frame", "field.b2nd.zst", "log.txt", "n05.b2nd", "sub", "table.bin", "text.txt"];
+    wait_until("what is new is seen", || names(&tree.path("")) == want);
+    assert!(fs::read(tree.path("log.txt")).unwrap() == text);
+    assert_eq!(fs::metadata(tree.path("log.txt")).unwrap().len(), text.len() as u64);
+    assert!(fs::read(tree.path("table.bin")).unwrap() == cat(&tree.source.join("table.bin.zxc"), "data.raw"));
+    // A name that is taken is not hidden; what is no stream is a directory, as is a container in one.
+    assert_eq!(fs::read(tree.path("sub/taken.txt")).unwrap(), b"mine");
+    assert!(fs::read(tree.path("sub/taken.txt~2")).unwrap() == text);
+    for name in ["n05.b2nd/data.npy", "field.b2nd.zst/field.b2nd/data.npy", "broken.fzm/error.txt"] {
+        assert!(tree.path(name).is_file(), "{name}");
+    }
+    // As programs see it: each datum once.
+    let hits = sh(&tree.mounted.point, "grep -rl 'a line of a log' . | sort");
+    assert_eq!(hits, "./log.txt\n./sub/taken.txt~2\n");
+    assert!(!tree.path("log.txt.zst").exists() && tree.is_alive());
+}
+
+#[test]
 fn containers_in_containers_are_directories() {
     if !can_mount() {
         return;
