@@ -76,6 +76,29 @@ pub enum Kind {
     Io(Arc<io::Error>),
 }
 
+/// Errors of the operating system are equal if they have the same number.
+impl PartialEq for Kind {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Truncated { need, have }, Self::Truncated { need: n, have: h }) => (need, have) == (n, h),
+            (Self::Checksum { stored, computed }, Self::Checksum { stored: s, computed: c }) => {
+                (stored, computed) == (s, c)
+            }
+            (Self::TooLarge { value, limit }, Self::TooLarge { value: v, limit: l }) => (value, limit) == (v, l),
+            (Self::NoRoom { need, memory, disk }, Self::NoRoom { need: n, memory: m, disk: d }) => {
+                (need, memory, disk) == (n, m, d)
+            }
+            (Self::Corrupt(why), Self::Corrupt(other))
+            | (Self::Unsupported(why), Self::Unsupported(other))
+            | (Self::Unknown(why), Self::Unknown(other))
+            | (Self::Usage(why), Self::Usage(other)) => why == other,
+            (Self::Changed, Self::Changed) | (Self::NotFound, Self::NotFound) => true,
+            (Self::Io(e), Self::Io(other)) => (e.kind(), e.raw_os_error()) == (other.kind(), other.raw_os_error()),
+            _ => false,
+        }
+    }
+}
+
 impl Error {
     /// Creates an error of `kind` in the field `what`.
     pub fn new(kind: Kind, what: impl Into<Cow<'static, str>>) -> Self {
@@ -213,14 +236,26 @@ impl fmt::Display for Error {
             Kind::NotFound => f.write_str("no such entry")?,
             Kind::Io(e) => f.write_str(&os_message(e))?,
         }
-        match self.at {
-            Some(at) => write!(f, " ({}, at byte {:#x})", self.what, at.0),
-            None => write!(f, " ({})", self.what),
+        match (self.at, &self.kind) {
+            (Some(at), _) => write!(f, " ({}, at byte {:#x})", self.what, at.0),
+            // What the message is about already.
+            (None, Kind::Io(_)) if matches!(&*self.what, "file" | "directory") => Ok(()),
+            (None, _) => write!(f, " ({})", self.what),
         }
     }
 }
 
 impl std::error::Error for Error {}
+
+impl From<Error> for io::Error {
+    /// Keeps the error; the kind is that of its [`errno`](Error::errno), but never one after which readers try again.
+    fn from(error: Error) -> Self {
+        match io::Error::from_raw_os_error(error.errno()).kind() {
+            io::ErrorKind::Interrupted => Self::other(error),
+            kind => Self::new(kind, error),
+        }
+    }
+}
 
 /// Checks that go on after one that needs an unknown part: the rest of the container is checked too.
 #[derive(Debug, Default)]
@@ -303,7 +338,7 @@ mod tests {
     #[test]
     fn what_the_system_says_is_printed_in_its_words() {
         let e = Error::io(io::Error::from_raw_os_error(libc::ENOENT), "file");
-        assert_eq!(e.to_string(), "No such file or directory (file)");
+        assert_eq!(e.to_string(), "No such file or directory");
     }
 
     #[test]
@@ -320,6 +355,16 @@ mod tests {
         ] {
             assert_eq!(Error::new(kind.clone(), "x").errno(), errno, "{kind:?}");
         }
+    }
+
+    #[test]
+    fn kinds_can_be_compared() {
+        let io = |number| Error::io(io::Error::from_raw_os_error(number), "file");
+        assert_eq!(io(libc::ENOENT).kind(), io(libc::ENOENT).kind());
+        assert_ne!(io(libc::ENOENT).kind(), io(libc::EACCES).kind());
+        assert_eq!(Error::corrupt("no", "a").kind(), &Kind::Corrupt("no".into()));
+        assert_ne!(Kind::Corrupt("no".into()), Kind::Usage("no".into()));
+        assert_ne!(Kind::TooLarge { value: 2, limit: 1 }, Kind::TooLarge { value: 3, limit: 1 });
     }
 
     #[test]

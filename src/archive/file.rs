@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,8 +21,24 @@ use crate::tree::{Ino, OpenFile};
 use crate::view::{Extent, View};
 
 /// An open file of an archive. Clones share state; it can be read from any number of threads at once.
+///
+/// [`Read`] and [`Seek`] read it from a position of its own, which a clone does not share, for whatever takes a reader:
+///
+/// ```
+/// use std::io::{BufRead, BufReader, Seek, SeekFrom};
+///
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/fzm/lq1d_f32_noa_rle.fzm");
+/// let mut file = fzmfs::Archive::open(path, &fzmfs::Options::default())?.file("info.json")?;
+/// file.seek(SeekFrom::Start(2))?;
+/// assert_eq!(BufReader::new(file).lines().next().unwrap()?, "  \"format\": \"fzm\",");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
-pub struct File(Arc<Inner>);
+pub struct File {
+    inner: Arc<Inner>,
+    /// Where [`Read`] continues.
+    position: u64,
+}
 
 struct Inner {
     archive: Archive,
@@ -39,17 +55,18 @@ impl File {
         let open = archive.tree().file(ino)?;
         let view = open.view(&**cache)?;
         let ahead = Mutex::new(Readahead::new(cache.workers(), cache.budget()));
-        Ok(Self(Arc::new(Inner { archive: archive.clone(), path: path.to_owned(), open, view, ahead })))
+        let inner = Arc::new(Inner { archive: archive.clone(), path: path.to_owned(), open, view, ahead });
+        Ok(Self { inner, position: 0 })
     }
 
     /// The path the file was opened by.
     pub fn path(&self) -> &str {
-        &self.0.path
+        &self.inner.path
     }
 
     /// The length in bytes.
     pub fn len(&self) -> u64 {
-        self.0.view.len()
+        self.inner.view.len()
     }
 
     /// Whether the file is empty.
@@ -82,7 +99,7 @@ impl File {
         if need > have {
             return Err(Error::new(Kind::Truncated { need, have }, "range of a file"));
         }
-        let Inner { archive, view, ahead, .. } = &*self.0;
+        let Inner { archive, view, ahead, .. } = &*self.inner;
         let cache = archive.cache();
         // An error is found again, and then told as for every other read.
         if let Some(direct) = Direct::new(view, &(offset..offset + need))
@@ -100,7 +117,7 @@ impl File {
 
     /// Fills `buffer` with all of `content`, which describes a part of this file and has the length of the buffer.
     pub(super) fn read_content(&self, content: &Content, buffer: &mut [u8]) -> Result<()> {
-        let cache = self.0.archive.cache();
+        let cache = self.inner.archive.cache();
         let view = contained("file", || View::new(content, &**cache).map(Arc::new))?;
         if view.len() != to_u64(buffer.len()) {
             return Err(Error::corrupt("the buffer has another length", "part of a file"));
@@ -119,18 +136,18 @@ impl File {
 
     /// Bytes that it takes in the container; 0 if it shares all of them with other files.
     pub fn stored(&self) -> u64 {
-        self.0.open.file.stored
+        self.inner.open.file.stored
     }
 
     /// What the container says of it under `name`, as the extended attributes of a mounted file do.
     pub(super) fn attribute(&self, name: &str) -> Option<&str> {
-        let attrs = &self.0.open.file.attrs;
+        let attrs = &self.inner.open.file.attrs;
         attrs.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_str())
     }
 
     /// The content, as the container describes it.
     pub(super) fn content(&self) -> &Content {
-        &self.0.open.file.content
+        &self.inner.open.file.content
     }
 
     /// Reads the whole file; for small files.
@@ -154,7 +171,7 @@ impl File {
 
     /// As [`File::copy_to`], but passes the bytes to a function.
     pub(crate) fn stream(&self, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<u64, CopyError> {
-        let Inner { archive, view, .. } = &*self.0;
+        let Inner { archive, view, .. } = &*self.inner;
         let cache = archive.cache();
         let ahead = Mutex::new(Readahead::new(cache.workers(), cache.budget()));
         let fetch = SequentialFetch::new(cache);
@@ -180,11 +197,11 @@ impl File {
 
     /// The array, for a `.raw` or `.npy` file of known element type and shape.
     pub fn array(&self) -> Option<Array> {
-        let array = self.0.open.file.array.clone()?;
+        let array = self.inner.open.file.array.clone()?;
         // The elements follow the header in a .npy file, and start at offset 0 in a .raw file.
         let header = to_u64(npy::header(&array).len());
         let bytes = array.byte_len()?;
-        let is_npy = Path::new(&self.0.path).extension() == Some(OsStr::new("npy"))
+        let is_npy = Path::new(&self.inner.path).extension() == Some(OsStr::new("npy"))
             && bytes.checked_add(header) == Some(self.len());
         let start = if is_npy { header } else { 0 };
         let fits = start.checked_add(bytes).is_some_and(|end| end <= self.len());
@@ -192,9 +209,29 @@ impl File {
     }
 }
 
+impl Read for File {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.read_at(self.position, buffer)?;
+        self.position = self.position.saturating_add(to_u64(count));
+        Ok(count)
+    }
+}
+
+impl Seek for File {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::End(by) => self.len().checked_add_signed(by),
+            SeekFrom::Current(by) => self.position.checked_add_signed(by),
+        };
+        self.position = at.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a position before the start"))?;
+        Ok(self.position)
+    }
+}
+
 impl fmt::Debug for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("File").field("path", &self.0.path).field("len", &self.len()).finish_non_exhaustive()
+        f.debug_struct("File").field("path", &self.inner.path).field("len", &self.len()).finish_non_exhaustive()
     }
 }
 
