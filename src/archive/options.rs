@@ -94,7 +94,7 @@ impl FromStr for Device {
             ("cpu", _) => Ok(Self::Cpu),
             ("cuda", _) => Ok(Self::Cuda(0)),
             (_, Some(Ok(number))) => Ok(Self::Cuda(number)),
-            _ => Err("there are auto, cpu, cuda and cuda:N".to_owned()),
+            _ => Err("expected auto, cpu, cuda or cuda:N".to_owned()),
         }
     }
 }
@@ -232,7 +232,7 @@ impl Options {
         let dir = dir.into();
         // The working directory may change.
         let dir = std::path::absolute(&dir).unwrap_or(dir);
-        self.remote.cache = Some(CacheDir::new(dir, size.into()));
+        self.remote.cache = Some(CacheDir { dir, size: size.into() });
         self
     }
 

@@ -31,8 +31,7 @@ impl File {
             return Err(Error::new(Kind::Truncated { need: range.end, have: self.len() }, "range of a file"));
         }
         contained("file", || {
-            let none =
-                || Error::unsupported("a GPU decodes the arrays of FZM files, and these bytes are none", "device");
+            let none = || Error::unsupported("only arrays of FZM files decode on a GPU", "device");
             let OnDevice { stream: source, at } = locate(self.content(), range.clone(), DEPTH)?.ok_or_else(none)?;
             source.decode(at..at.saturating_add(range.end - range.start), stream)
         })

@@ -35,11 +35,13 @@ pub(super) struct PartialFile<'a> {
 fn open_directory(above: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat(above, name, flags, Mode::empty()) {
-        Err(rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
-            Err(io::Error::new(io::ErrorKind::NotADirectory, "exists and is not a directory"))
-        }
+        Err(rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => Err(not_a_directory()),
         other => Ok(other?),
     }
+}
+
+fn not_a_directory() -> io::Error {
+    io::Error::new(io::ErrorKind::NotADirectory, "exists and is not a directory")
 }
 
 impl Beneath {
@@ -48,7 +50,10 @@ impl Beneath {
     /// # Errors
     /// From mkdir(2) and open(2).
     pub(super) fn make(dir: &Path) -> io::Result<Self> {
-        fs::create_dir_all(dir)?;
+        fs::create_dir_all(dir).map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => not_a_directory(),
+            _ => e,
+        })?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self(rustix::fs::openat(CWD, dir, flags, Mode::empty())?))
     }

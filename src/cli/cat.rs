@@ -20,7 +20,7 @@ pub(super) fn run(args: &args::Cat) -> Outcome {
     let mirrored = Mirrored::unmounted(&args.file, &args.reading, &args.mirroring).map_err(refused)?;
     let archive = match mirrored {
         Some(_) => None,
-        None => Some(args.reading.open(&args.file).map_err(refused)?),
+        None => Some(args.reading.open_named(&args.file).map_err(refused)?),
     };
     // Bypasses the line buffering of `io::stdout`.
     let out = io::stdout().as_fd().try_clone_to_owned().map_err(|e| report::output(&e))?;

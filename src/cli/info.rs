@@ -2,23 +2,71 @@
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use serde_json::{Map, Value};
 
 use super::args;
 use super::report::{self, Failure, Outcome};
 use super::size;
+use crate::error::{Error, Kind};
+use crate::source::location::shown;
 use crate::text::{self, escaped};
 
 pub(super) fn run(args: &args::Info, out: &mut dyn Write) -> Outcome {
-    let archive = args.reading.start_and_open(&args.file)?;
-    let of = archive.info().map_err(|e| Failure::of(&args.file, &e))?;
-    let info = of.to_json();
-    let written = match &info {
-        Value::Object(map) if !args.json => {
+    args.reading.start()?;
+    let (mut objects, mut failed, mut is_first) = (Vec::new(), false, true);
+    for file in &args.files {
+        let info = match describe(args, file) {
+            Ok(info) => info,
+            // Wrong usage applies to every file.
+            Err(failure) if args.files.len() == 1 || failure.code() == 2 => return Err(failure),
+            Err(failure) => {
+                report::report(&failure);
+                failed = true;
+                continue;
+            }
+        };
+        if args.json {
+            objects.push(info);
+            continue;
+        }
+        print(&info, file, args, is_first, out).map_err(|e| report::output(&e))?;
+        is_first = false;
+    }
+    if args.json {
+        let all = if args.files.len() == 1 { objects.pop().unwrap_or_default() } else { Value::Array(objects) };
+        writeln!(out, "{}", text::json(&all)).map_err(|e| report::output(&e))?;
+    }
+    if failed { Err(Failure::reported()) } else { Ok(()) }
+}
+
+/// The `info.json` of `file`; with its name if it is one of several.
+fn describe(args: &args::Info, file: &Path) -> Result<Value, Failure> {
+    let refused = |e: Error| match e.kind() {
+        Kind::Unsupported(_) if file.is_dir() => {
+            let shown = file.display();
+            Failure::at(file, format_args!("a directory, not a container; `fzmfs ls {shown}` lists what is in it"))
+        }
+        _ => Failure::of(file, &e),
+    };
+    let archive = args.reading.open_named(file).map_err(refused)?;
+    let info = archive.info().map_err(refused)?;
+    let Value::Object(map) = info.to_json() else { return Ok(Value::Null) };
+    let name = (args.json && args.files.len() > 1).then(|| ("file".to_owned(), shown(file).to_string_lossy().into()));
+    Ok(Value::Object(name.into_iter().chain(map).collect()))
+}
+
+fn print(info: &Value, file: &Path, args: &args::Info, is_first: bool, out: &mut dyn Write) -> io::Result<()> {
+    if args.files.len() > 1 {
+        let name = shown(file);
+        writeln!(out, "{}{}:", if is_first { "" } else { "\n" }, escaped(&name.to_string_lossy()))?;
+    }
+    match info {
+        Value::Object(map) => {
             let mut map = with_ratio(map);
             // Depends on this machine and these options, so it is not in info.json.
-            if of.format == "fzm" {
+            if map.get("format").is_some_and(|format| format == "fzm") {
                 map.remove("device");
                 let without = map.remove("no_kernel").map(|names| cell("", &names)).filter(|names| names != "none");
                 let decoder = match without {
@@ -29,9 +77,8 @@ pub(super) fn run(args: &args::Info, out: &mut dyn Write) -> Outcome {
             }
             lines(&map, 0, out)
         }
-        _ => writeln!(out, "{}", text::json(&info)),
-    };
-    written.map_err(|e| report::output(&e))
+        _ => Ok(()),
+    }
 }
 
 /// Adds the compression ratio after the two sizes, unless the format reports one.

@@ -10,36 +10,54 @@ use std::path::Path;
 /// The helper names that mount(8) looks for.
 const HELPERS: [&str; 2] = ["mount.fzmfs", "mount.fuse.fzmfs"];
 
-/// Returns the command line with an explicit command, and the index of the command.
-pub(super) fn normalise(argv: Vec<OsString>, commands: &[String]) -> (Vec<OsString>, usize) {
-    if argv.first().and_then(|me| Path::new(me).file_name()).is_some_and(|me| HELPERS.iter().any(|name| me == *name)) {
-        return (helper(argv), 1);
-    }
-    let mut at = 1;
-    while argv.get(at).is_some_and(|arg| arg == "--log") {
-        at += 2;
-    }
-    while argv.get(at).is_some_and(|arg| arg.as_bytes().starts_with(b"--log=")) {
-        at += 1;
-    }
-    let bare = argv.get(at).is_some_and(|arg| is_container(arg, commands));
-    let mut argv = argv;
-    if bare {
-        argv.insert(at, "mount".into());
-    }
-    (argv, at)
+/// The words of a command line that this module tells from each other.
+#[derive(Debug)]
+pub(super) struct Words {
+    /// The commands.
+    pub(super) commands: Vec<String>,
+    /// The options that take a value, with their dashes.
+    pub(super) valued: Vec<String>,
 }
 
-/// Whether the first word is a container to mount, rather than a command, a misspelled command, or an option.
-fn is_container(word: &OsString, commands: &[String]) -> bool {
-    let bytes = word.as_bytes();
-    if commands.iter().any(|command| word == command.as_str()) {
-        return false;
+impl Words {
+    /// Whether the value of the option `arg` is the next word.
+    fn takes_next(&self, arg: &OsString) -> bool {
+        self.valued.iter().any(|option| arg == option.as_str())
     }
-    if bytes.starts_with(b"-") {
-        return !matches!(bytes, b"-h" | b"--help" | b"-V" | b"--version");
+
+    fn is_command(&self, word: &OsString) -> bool {
+        self.commands.iter().any(|command| word == command.as_str())
     }
-    !bytes.iter().all(u8::is_ascii_lowercase) || Path::new(word).exists()
+}
+
+/// Returns the command line with the command first, if there is one. Options before it are moved behind it.
+pub(super) fn normalise(mut argv: Vec<OsString>, words: &Words) -> Vec<OsString> {
+    if argv.first().and_then(|me| Path::new(me).file_name()).is_some_and(|me| HELPERS.iter().any(|name| me == *name)) {
+        return helper(argv);
+    }
+    let mut at = 1;
+    while let Some(arg) = argv.get(at).filter(|arg| arg.as_bytes().starts_with(b"-")) {
+        if matches!(arg.as_bytes(), b"-h" | b"--help" | b"-V" | b"--version") {
+            return argv;
+        }
+        at += if words.takes_next(arg) { 2 } else { 1 };
+    }
+    match argv.get(at) {
+        Some(word) if words.is_command(word) => {
+            let command = argv.remove(at);
+            argv.insert(1, command);
+        }
+        // A misspelled command.
+        Some(word) if at == 1 && !is_container(word) => {}
+        None if argv.len() < 2 => {}
+        _ => argv.insert(1, "mount".into()),
+    }
+    argv
+}
+
+/// Whether the first word, which is no command, is a container to mount.
+fn is_container(word: &OsString) -> bool {
+    !word.as_bytes().iter().all(u8::is_ascii_lowercase) || Path::new(word).exists()
 }
 
 /// Translates `mount.fzmfs FILE MOUNTPOINT [-sfnv] [-t TYPE] [-o OPTIONS]`, as documented in mount(8).
@@ -77,27 +95,32 @@ mod tests {
 
     #[track_caller]
     fn check(line: &str, want: &str) {
-        let commands: Vec<String> = ["mount", "ls", "cat", "help"].map(String::from).into();
+        let commands = ["mount", "ls", "cat", "help"].map(String::from).into();
+        let valued = ["--log", "--cache", "-o"].map(String::from).into();
         let argv = line.split_whitespace().map(OsString::from).collect();
-        let (got, at) = normalise(argv, &commands);
+        let got = normalise(argv, &Words { commands, valued });
         let got: Vec<_> = got.iter().map(|arg| arg.to_string_lossy()).collect();
         assert_eq!(got.join(" "), want);
-        if let Some(first) = got.get(at) {
-            assert!(
-                commands.iter().any(|c| c == first) || first.starts_with('-') || !want.contains("mount"),
-                "{got:?}"
-            );
-        }
     }
 
     #[test]
     fn a_command_stays_as_it_is() {
         check("fzmfs", "fzmfs");
         check("fzmfs ls a.fzm", "fzmfs ls a.fzm");
-        check("fzmfs --log x ls a.fzm", "fzmfs --log x ls a.fzm");
+        check("fzmfs --log x ls a.fzm", "fzmfs ls --log x a.fzm");
         check("fzmfs mount ls /mnt", "fzmfs mount ls /mnt");
         check("fzmfs --help", "fzmfs --help");
         check("/usr/bin/fzmfs -V", "/usr/bin/fzmfs -V");
+    }
+
+    #[test]
+    fn options_may_come_before_the_command() {
+        check("fzmfs --cache 1G mount a.fzm /mnt", "fzmfs mount --cache 1G a.fzm /mnt");
+        check("fzmfs --cache=1G -o ro ls a.fzm", "fzmfs ls --cache=1G -o ro a.fzm");
+        check("fzmfs -l ls a.fzm", "fzmfs ls -l a.fzm");
+        check("fzmfs --cache ls mount a.fzm", "fzmfs mount --cache ls a.fzm");
+        check("fzmfs -o ls", "fzmfs mount -o ls");
+        check("fzmfs --cache 1G --help", "fzmfs --cache 1G --help");
     }
 
     #[test]
@@ -105,8 +128,8 @@ mod tests {
         check("fzmfs a.fzm /mnt", "fzmfs mount a.fzm /mnt");
         check("fzmfs a.fzm /mnt -o ro,dev", "fzmfs mount a.fzm /mnt -o ro,dev");
         check("fzmfs -o ro a.fzm /mnt", "fzmfs mount -o ro a.fzm /mnt");
-        check("fzmfs --log=x a.fzm /mnt", "fzmfs --log=x mount a.fzm /mnt");
-        check("fzmfs --log x /data/a /mnt", "fzmfs --log x mount /data/a /mnt");
+        check("fzmfs --log=x a.fzm /mnt", "fzmfs mount --log=x a.fzm /mnt");
+        check("fzmfs --log x /data/a /mnt", "fzmfs mount --log x /data/a /mnt");
         check("fzmfs src /mnt", "fzmfs mount src /mnt");
     }
 

@@ -65,7 +65,7 @@ fn page() -> io::Result<Vec<u8>> {
     }
     writeln!(page, ".SH OPTIONS\nEach can also be given in a list, as in \\fB\\-o\\fR \\fIa,b=c\\fR.")?;
     writeln!(page, "A backslash before a comma makes it part of the value.")?;
-    writeln!(page, "Sizes may end in K, M or G: powers of 1024.")?;
+    writeln!(page, "Sizes may end in K, M or G: powers of 1024; times in s, m, h or d.")?;
     let mount = program.find_subcommand("mount").cloned().unwrap_or_default();
     let mut options = Vec::new();
     Man::new(mount).render_options_section(&mut options)?;
@@ -97,7 +97,9 @@ mod tests {
             assert!(plain.contains(unit), "{unit}");
         }
         assert!(!page.contains(".mount@") && !page.contains(".service@\n"));
-        for section in ["NAME", "SYNOPSIS", "COMMANDS", "OPTIONS", "EXIT STATUS", "LIMITS", "SEE ALSO"] {
+        for section in
+            ["NAME", "SYNOPSIS", "COMMANDS", "OPTIONS", "EXIT STATUS", "LOG", "LIMITS", "EXAMPLES", "SEE ALSO"]
+        {
             assert!(page.lines().any(|line| line.strip_prefix(".SH ") == Some(section)), "{section}");
         }
     }

@@ -120,14 +120,18 @@ impl Mirrored {
         Ok((!is_container).then(|| Self::new(Top::far(prefix), mirroring, shared)))
     }
 
-    /// As [`Mirrored::of`], for a command other than `mount`.
+    /// As [`Mirrored::of`], for a command other than `mount`; tells of options that have no effect on it.
     ///
     /// # Errors
     /// [`Kind::Usage`] for a layout that only mounts have.
     pub(super) fn unmounted(file: &Path, reading: &DecodeArgs, mirroring: &MirrorArgs) -> Result<Option<Self>> {
         let found = Self::of(file, reading, mirroring)?;
         if found.as_ref().is_some_and(|found| found.rules.is_flat()) {
-            return Err(Error::new(Kind::Usage("only a mount has the layout flat".into()), "layout"));
+            return Err(Error::new(Kind::Usage("only a mount has the layouts flat and plain".into()), "layout"));
+        }
+        match found {
+            None => mirroring.report_unused(file),
+            Some(_) => reading.report_unused_remote(file),
         }
         Ok(found)
     }

@@ -26,9 +26,11 @@ mod paths;
 mod process;
 mod progress;
 mod report;
+mod seconds;
 mod size;
 #[cfg(feature = "fuse")]
 mod umount;
+mod unused;
 mod verify;
 
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -56,13 +58,12 @@ fn run(cli: &Cli) -> Outcome {
         return mount::run(args, cli.log.as_deref());
     }
     log::start(log::Level::Warnings, log::Target::choose(cli.log.as_deref(), log::Target::Terminal))?;
-    process::end_with_the_reader();
     let mut out = BufWriter::new(io::stdout().lock());
     let outcome = match &cli.command {
         #[cfg(feature = "fuse")]
         Command::Mount(_) => Ok(()),
         #[cfg(feature = "fuse")]
-        Command::Umount { mountpoint } => umount::run(mountpoint),
+        Command::Umount(args) => umount::run(args),
         #[cfg(feature = "fuse")]
         Command::List(args) => list::run(args, &mut out),
         Command::Ls(args) => ls::run(args, &mut out, io::stdout().is_terminal()),

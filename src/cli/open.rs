@@ -11,12 +11,13 @@ use crate::archive::{Access, Archive, Options};
 use crate::error::Error;
 use crate::format::FORMATS;
 use crate::gpu::Gpu;
-use crate::source::{RemoteOptions, Source};
+use crate::source::Source;
 
 impl DecodeArgs {
     /// The archive options.
     pub(super) fn options(&self) -> Options {
-        let mut options = Options::new().verify(self.verify.into()).device(self.device).window(self.window);
+        let mut options = Options::new().verify(self.verify.into()).device(self.device);
+        options.window = self.window.unwrap_or(options.window);
         options.cache = self.cache;
         options.spill = self.spill;
         options.threads = self.threads.map(usize::from);
@@ -24,12 +25,10 @@ impl DecodeArgs {
         options.format.clone_from(&self.format);
         options.dicts.clone_from(&self.dict);
         options.dtype.clone_from(&self.dtype);
-        options.remote = RemoteOptions {
-            timeout: Duration::from_secs(self.timeout.into()),
-            expect: self.expect.clone(),
-            unpinned: self.unpinned,
-            cache: None,
-        };
+        options.remote.expect.clone_from(&self.expect);
+        options.remote.unpinned = self.unpinned;
+        options.remote.timeout =
+            self.timeout.map_or(options.remote.timeout, |seconds| Duration::from_secs(seconds.into()));
         if let Some((dir, size)) = &self.remote_cache {
             options = options.remote_cache(dir, *size);
         }
@@ -50,13 +49,14 @@ impl DecodeArgs {
         Archive::open_with(file, &self.options(), Access::Sequential, self.gpu())
     }
 
-    /// As [`DecodeArgs::start`], then [`DecodeArgs::open`].
+    /// As [`DecodeArgs::open`], for a file that the user names; tells of options that have no effect on it.
     ///
     /// # Errors
-    /// As both.
-    pub(super) fn start_and_open(&self, file: &Path) -> Result<Archive, Failure> {
-        self.start()?;
-        self.open(file).map_err(|e| Failure::of(file, &e))
+    /// As [`DecodeArgs::open`].
+    pub(super) fn open_named(&self, file: &Path) -> Result<Archive, Error> {
+        let archive = self.open(file)?;
+        self.report_unused(file, &archive.info()?);
+        Ok(archive)
     }
 
     /// Checks that the requested format exists and the dictionaries can be opened.

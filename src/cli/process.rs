@@ -3,8 +3,8 @@
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use super::report::{Failure, Outcome};
 use super::size;
+use crate::failure::Failure;
 use crate::reserve;
 
 /// Address space above which the allocator needs no restriction.
@@ -17,7 +17,7 @@ const NEEDED: usize = 24 << 20;
 ///
 /// # Errors
 /// Fails if the limits are too small for any work.
-pub(super) fn join() -> Outcome {
+pub(super) fn join() -> Result<(), Failure> {
     use_all_descriptors();
     fail_writes_over_the_limit();
     match getrlimit(Resource::As).current.filter(|limit| *limit < ROOMY) {
@@ -57,8 +57,13 @@ fn share_the_heap() {
 #[cfg(not(target_env = "gnu"))]
 fn share_the_heap() {}
 
-/// Lets SIGPIPE end this process silently when the reader of its output has gone, as for `cat`.
-pub(super) fn end_with_the_reader() {
-    // SAFETY: sets the default action; no other thread exists.
+/// Ends this process silently, by SIGPIPE, as `cat` ends when the reader of its output has gone. Only then: a server
+/// that resets a connection must not end a command.
+pub(super) fn end_with_the_reader() -> ! {
+    // SAFETY: sets the default action.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    // SAFETY: sends a signal to this thread.
+    unsafe { libc::raise(libc::SIGPIPE) };
+    // Blocked by the parent.
+    std::process::exit(128 + libc::SIGPIPE)
 }

@@ -1,23 +1,27 @@
 //! The result of a command: nothing, or a line on standard error and an exit code.
 #![forbid(unsafe_code)]
 
+use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use super::process;
 pub(super) use crate::failure::Failure;
 
 /// The result of a command.
 pub(super) type Outcome = Result<(), Failure>;
 
-/// Writing to standard output failed.
+/// Writing to standard output failed. Does not return if its reader has gone.
 pub(super) fn output(error: &io::Error) -> Failure {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        process::end_with_the_reader();
+    }
     Failure::system(Path::new("standard output"), error)
 }
 
 /// Prints what the user should know of an operation on `subject` that has succeeded.
-#[cfg(feature = "fuse")]
-pub(super) fn notice(subject: &Path, what: &str) {
+pub(super) fn notice(subject: &Path, what: impl fmt::Display) {
     report(&Failure::at(subject, what));
 }
 

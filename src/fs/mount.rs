@@ -45,10 +45,8 @@ pub(super) struct Point {
 pub(super) fn check_point(point: &Path) -> Result<Point, Failure> {
     let fail = |why: String| Failure::at(point, why);
     let refused = |e: io::Error| Failure::system(point, &e);
-    let dead = || {
-        let shown = point.display();
-        fail(format!("a dead mount, whose daemon is gone, is mounted there; detach it with: fzmfs umount {shown}"))
-    };
+    let mounts = Table::open().and_then(|table| table.read()).unwrap_or_default();
+    let dead = || fail(dead(point, &mounts));
     let directory = Pinned::open_directory(point).map_err(|e| match e.kind() {
         io::ErrorKind::NotADirectory => fail("not a directory".into()),
         io::ErrorKind::NotFound => fail(format!("no such directory; make it with: mkdir -p {}", point.display())),
@@ -58,7 +56,6 @@ pub(super) fn check_point(point: &Path) -> Result<Point, Failure> {
     let path = directory.path().map_err(refused)?;
     let Some(name) = path.file_name() else { return Err(fail("cannot be mounted on".into())) };
     let id = directory.mount_id().map_err(refused)?;
-    let mounts = Table::open().and_then(|table| table.read()).unwrap_or_default();
     // The root of a mount, as opposed to a directory inside one.
     match mounts.iter().find(|m| m.id == id).filter(|m| m.point == path) {
         Some(_) if daemon_id::is_dead(&directory) => return Err(dead()),
@@ -90,16 +87,39 @@ fn needed(path: &Path) -> Option<PathBuf> {
 /// Why it cannot be mounted on.
 pub(super) fn check_outside(point: &Point, served: &Path) -> Result<(), &'static str> {
     match served.canonicalize() {
-        Ok(served) if point.path.starts_with(&served) => Err("it is inside the directory that is to be mounted"),
+        Ok(served) if point.path.starts_with(&served) => {
+            Err("inside the directory that is to be mounted; mount on a directory outside of it")
+        }
         _ => Ok(()),
     }
 }
 
 /// Only one mount of ours per directory.
 fn already(point: &Path, there: &mountinfo::Mount) -> Failure {
-    let source = Path::new(&there.source).display();
-    let why = format!("already mounted, from {source}; unmount it first with: fzmfs umount {}", point.display());
-    Failure::at(point, why)
+    let (source, shown) = (Path::new(&there.source).display(), point.display());
+    let advice = match there.owner_but_us() {
+        Some(owner) => format!("that mount is of the user with the id {owner}: choose another directory"),
+        None => format!("unmount it first with: fzmfs umount {shown}"),
+    };
+    Failure::at(point, format_args!("already mounted, from {source}; {advice}"))
+}
+
+/// What to do about a dead mount on `point`, which may be another program's. Its directory cannot be opened, so that it
+/// is found by its path.
+fn dead(point: &Path, mounts: &[mountinfo::Mount]) -> String {
+    let (parent, name) = (point.parent().map(Path::canonicalize), point.file_name().unwrap_or_default());
+    let path = match (parent, point.is_absolute()) {
+        (Some(Ok(parent)), _) => parent.join(name),
+        (_, true) => point.to_owned(),
+        _ => std::env::current_dir().unwrap_or_default().join(name),
+    };
+    let (shown, kind) = (point.display(), mounts.iter().rfind(|mount| mount.point == path).map(|mount| &*mount.kind));
+    match kind.filter(|kind| *kind != mountinfo::TYPE) {
+        Some(kind) => {
+            format!("a dead {kind} mount, whose daemon is gone, is there; detach it with: fusermount3 -u {shown}")
+        }
+        None => format!("a dead mount, whose daemon is gone, is there; detach it with: fzmfs umount {shown}"),
+    }
 }
 
 /// An attached mount of ours.

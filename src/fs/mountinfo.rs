@@ -9,6 +9,8 @@ use std::io::{self, Read, Seek};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
+use super::sys;
+
 /// The kernel's mount table for this process.
 pub(super) const PATH: &str = "/proc/self/mountinfo";
 
@@ -30,6 +32,14 @@ pub(super) struct Mount {
     pub(super) source: OsString,
     /// The user who mounted a FUSE file system.
     pub(super) owner: Option<u32>,
+}
+
+impl Mount {
+    /// The user who mounted it, if that is neither root nor this user is.
+    pub(super) fn owner_but_us(&self) -> Option<u32> {
+        let (user, _) = sys::effective_ids();
+        self.owner.filter(|&owner| user != 0 && owner != user)
+    }
 }
 
 /// The mount table, kept open so that it can be read when no descriptor is left.

@@ -44,7 +44,8 @@ pub fn umount(mountpoint: &Path) -> Result<Unmounted, Failure> {
     let mount = match mounts.iter().find(|m| m.id == id && m.point == point) {
         None => return Err(fail("nothing is mounted there".into())),
         Some(mount) if mount.kind != TYPE => {
-            return Err(fail(format!("a {} file system is mounted there, not fzmfs", mount.kind)));
+            let shown = mountpoint.display();
+            return Err(fail(format!("{}, not fzmfs, is mounted there; unmount it with: umount {shown}", mount.kind)));
         }
         Some(mount) => mount,
     };
@@ -55,7 +56,7 @@ pub fn umount(mountpoint: &Path) -> Result<Unmounted, Failure> {
         // Another user's mount, which does not even answer root.
         Err(_) => (daemon_id::search(&mount.device), unmount(root, mount)),
     };
-    detached.map_err(|e| describe(&e, mountpoint))?;
+    detached.map_err(|e| describe(&e, mountpoint, mount))?;
     let daemon = match daemon {
         Daemon::Running(daemon) => daemon,
         Daemon::Ended => return Ok(Unmounted::Ended),
@@ -99,8 +100,12 @@ pub(super) fn unmount(root: Pinned, mount: &mountinfo::Mount) -> io::Result<()> 
     }
 }
 
-fn describe(e: &io::Error, mountpoint: &Path) -> Failure {
+fn describe(e: &io::Error, mountpoint: &Path, mount: &mountinfo::Mount) -> Failure {
     let text = os_message(e);
+    if let Some(owner) = mount.owner_but_us() {
+        let why = format!("the mount is of the user with the id {owner}: only that user and root may unmount it");
+        return Failure::at(mountpoint, why);
+    }
     if e.raw_os_error() != Some(libc::EBUSY) && !text.contains("busy") {
         return Failure::system(mountpoint, e);
     }

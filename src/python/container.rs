@@ -185,7 +185,7 @@ fn when(word: &str) -> PyResult<Verify> {
         "first" => Ok(Verify::First),
         "background" => Ok(Verify::Background),
         "off" => Ok(Verify::Off),
-        _ => Err(PyValueError::new_err("verify: there are auto, first, background and off")),
+        _ => Err(PyValueError::new_err("verify: expected auto, first, background or off")),
     }
 }
 

@@ -313,7 +313,7 @@ fn verify_continues_after_a_bad_file_and_prints_json() {
     assert_eq!((ran.code, lines.len()), (1, 3));
     assert!(lines[0].contains("data_crc.fzm: FAILED: checksum mismatch: stored 0x"), "{lines:?}");
     assert_eq!(lines[1], format!("{}: OK (2 checksums)", sample().display()));
-    assert_eq!(lines[2], "/nonexistent: FAILED: No such file or directory (file)");
+    assert_eq!(lines[2], "/nonexistent: FAILED: No such file or directory");
 
     let ran = fzmfs(args!["verify", "--json", bad, sample()]);
     let value: serde_json::Value = serde_json::from_slice(&ran.out).unwrap();
@@ -506,35 +506,6 @@ fn verify_off_serves_bytes_whose_checksum_is_wrong() {
 }
 
 #[test]
-fn wrong_usage_is_exit_code_2_with_advice() {
-    for (line, words) in [
-        ("mount x y -o alow_other", &["alow_other", "did you mean allow_other?"][..]),
-        ("mount x y -o cache", &["cache needs a value", "cache=SIZE"]),
-        ("mount x y -o cache=lots", &["lots", "such as 512M"]),
-        ("mount x y --umask 9", &["octal"]),
-        ("cat x", &["<PATH>"]),
-        ("lss x", &["lss", "'ls'"]),
-        ("ls", &["<FILE>"]),
-        ("cat x y --verfy off", &["--verfy", "'--verify'"]),
-        ("info x --device tpu", &["tpu", "cuda"]),
-        ("info x --shape 3y4", &["3y4", "512x512"]),
-        ("info x -o shape=3,4", &["4", "shape=512x4"]),
-        ("info x -o uid=3", &["uid", "applies only to `fzmfs mount`"]),
-        ("info x --threads many", &["many", "from 1 to 1024"]),
-        ("mount x y -o remount,ro", &["remount", "unmount it and mount it again"]),
-        ("mount x y -o uid=4294967295", &["4294967294"]),
-        ("mount x y -o fsname=", &["4095"]),
-    ] {
-        fzmfs(line.split(' ')).refused(2, words);
-    }
-    fzmfs(args!["info", sample(), "--format", "zip"]).refused(2, &["unknown format zip", "fzm"]);
-    let point = tempfile::tempdir().unwrap();
-    for args in [args!["info", sample(), "--dtype=f5"], args!["mount", sample(), point.path(), "-odtype=f5"]] {
-        fzmfs(args).refused(2, &["f5"]);
-    }
-}
-
-#[test]
 fn bytes_of_a_type_that_the_user_gives_are_an_array() {
     for name in ["zstd/v07-len65792.zst", "zxc/v7_struct_l4_seek.zxc"] {
         let file = data("..").join(name);
@@ -578,6 +549,120 @@ fn what_cannot_be_opened_is_exit_code_1() {
     fzmfs(["info", "/dev/null"]).refused(1, &["/dev/null: ", "not a regular file"]);
     fzmfs(args!["info", PROGRAM]).refused(1, &["unrecognized format", "7f 45 4c 46", "supported formats: "]);
     fzmfs(args!["info", sample(), "--device", "cuda:0"]).refused(1, &["cuda:0"]);
+}
+
+/// What bash offers after `words`, the last of which is being typed.
+fn completed(dir: &Path, words: &[&str]) -> Vec<String> {
+    let script = r#"
+        source <("$0" completions bash)
+        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+        _fzmfs fzmfs "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+        printf '%s\n' "${COMPREPLY[@]}""#;
+    let mut bash = Command::new("bash");
+    bash.args(["-uc", script, PROGRAM]).args(words).current_dir(dir);
+    let output = bash.output().unwrap();
+    assert!(output.stderr.is_empty(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_what_fits() {
+    if !crate::support::mounts::has("bash") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    for (words, want) in [
+        (&["fzmfs", "um"][..], &["umount"][..]),
+        (&["fzmfs", "--cache", "1G", "um"], &["umount"]),
+        (&["fzmfs", "mount", "a", "m", "-o", "ca"], &["cache="]),
+        (&["fzmfs", "a", "m", "-o", "ro,ca"], &["ro,cache="]),
+        (&["fzmfs", "mount", "a", "m", "-o", "verify", "=", "b"], &["background"]),
+        (&["fzmfs", "mount", "a", "m", "-o", "verify", "=", "off,idl"], &["off,idle="]),
+        (&["fzmfs", "mount", "a", "m", "-o", "gpu"], &["gpu_memory="]),
+        (&["fzmfs", "mount", "d", "m", "--layout", "pl"], &["plain"]),
+        (&["fzmfs", "mount", "d", "m", "--layout", "=", "f"], &["flat"]),
+        (&["fzmfs", "ls", "--un"], &["--unpinned"]),
+        (&["fzmfs", "info", "--format", "zs"], &["zstd"]),
+        (&["fzmfs", "completions", "zs"], &["zsh"]),
+        // Hidden ones are not offered, and files are those of the shell.
+        (&["fzmfs", "mount", "--fa"], &[]),
+        (&["fzmfs", "ls", "--al"], &[]),
+        (&["fzmfs", "mount", ""], &[]),
+    ] {
+        assert_eq!(completed(dir.path(), words), want, "{words:?}");
+    }
+}
+
+#[test]
+fn bash_completes_mount_points() {
+    use crate::support::mounts::{Mounted, can_mount, has, sh};
+    if !can_mount() || !has("bash") {
+        return;
+    }
+    let place = Mounted::nothing();
+    let point = place.dir.path().join("a point");
+    fs::create_dir(&point).unwrap();
+    fzmfs(args!["mount", sample(), point]).ok();
+    let typed = format!("{}/", place.dir.path().display());
+    let want = format!("{typed}a\\ point");
+    assert_eq!(completed(place.dir.path(), &["fzmfs", "umount", &typed]), [want]);
+    sh(place.dir.path(), "umount 'a point'");
+}
+
+#[test]
+fn several_files_are_described_and_a_bad_one_among_them_is_reported() {
+    let other = data("dag_dual_branch.fzm");
+    let ran = fzmfs(args!["info", sample(), "/nonexistent", other]);
+    assert_eq!((ran.code, ran.err.as_str()), (1, "fzmfs: /nonexistent: No such file or directory\n"));
+    let one = |file: &Path| fzmfs(args!["info", file]).ok().text().to_owned();
+    let want = format!("{}:\n{}\n{}:\n{}", sample().display(), one(&sample()), other.display(), one(&other));
+    assert_eq!(ran.text(), want);
+    let ran = fzmfs(args!["info", "--json", sample(), other]).ok();
+    let both: serde_json::Value = serde_json::from_str(ran.text()).unwrap();
+    assert_eq!(both[1]["file"], other.to_str().unwrap());
+    assert_eq!((&both[0]["format"], both.as_array().unwrap().len()), (&"fzm".into(), 2));
+}
+
+#[test]
+fn ls_takes_the_options_of_ls() {
+    let want = fzmfs(args!["ls", "-l", sample()]).ok();
+    assert_eq!(fzmfs(args!["ls", "-la", sample()]).ok().out, want.out);
+    assert_eq!(fzmfs(args!["-l", "ls", sample()]).ok().out, want.out);
+}
+
+#[test]
+fn only_the_reader_of_the_output_ends_a_command_by_sigpipe() {
+    let mut command = Command::new(PROGRAM);
+    command.arg("cat").arg(sample()).args(["data.raw"; 20]).stdin(Stdio::null());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut out = child.stdout.take().unwrap();
+    // It writes, so that it is past its start, and waits for a reader.
+    out.read_exact(&mut [0; 10]).unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim().to_owned();
+    let ignored = u64::from_str_radix(&ignored, 16).unwrap();
+    assert_ne!(ignored & (1 << (libc::SIGPIPE - 1)), 0, "a connection that is reset would end it");
+    drop(out);
+    let output = child.wait_with_output().unwrap();
+    let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
+    assert_eq!((signal, output.stderr.len()), (Some(libc::SIGPIPE), 0), "{output:?}");
+}
+
+#[test]
+fn a_directory_is_extracted_beside_itself_and_not_into_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("d");
+    fs::create_dir_all(source.join("sub")).unwrap();
+    fs::copy(sample(), source.join("sub/a.fzm")).unwrap();
+    symlink(&source, dir.path().join("link")).unwrap();
+    for out in ["d/out", "d", "link/sub/deep/out"] {
+        fzmfs(args!["extract", source, dir.path().join(out)]).refused(1, &["inside the directory that is extracted"]);
+    }
+    assert_eq!(fs::read_dir(&source).unwrap().count(), 1);
+    // A part of it may go elsewhere in it.
+    fzmfs(args!["extract", source, source.join("out"), "sub/a.fzm"]).ok();
+    assert!(source.join("out/sub/a.fzm/data.raw").is_file());
+    fzmfs(args!["extract", source, dir.path().join("e"), "sub"]).ok();
 }
 
 #[test]

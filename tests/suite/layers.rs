@@ -9,10 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What every layer may name: errors and failures, the cursor, limits, the account, the source, checksums, threads,
-/// the clock, text, what is wanted.
+/// the clock, text.
 const BASE: &[&str] = &[
     "account", "bytes", "checksum", "clock", "error", "failure", "limits", "offset", "once", "parallel", "pool",
-    "reserve", "source", "text", "wanted",
+    "reserve", "source", "text",
 ];
 
 /// A layer, and the layers besides [`BASE`] that it may name. `format/*` is each of the formats, which may
@@ -50,7 +50,6 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("reserve", &[]),
     ("source", &[]),
     ("text", &[]),
-    ("wanted", &[]),
 ];
 
 /// A word that only one place may use.

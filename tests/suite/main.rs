@@ -39,6 +39,7 @@ mod support;
 mod swapped;
 mod text;
 mod unknown_parts;
+mod usage;
 mod zstd;
 mod zstd_ahead;
 mod zstd_properties;

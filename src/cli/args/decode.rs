@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use clap::{Args, ValueEnum};
 
-use super::super::size;
+use super::super::{seconds, size};
 use crate::archive::{Device, Verify};
 use crate::gpu::Gpu;
 
@@ -44,15 +44,15 @@ pub(in crate::cli) struct DecodeArgs {
     /// Shape, if the container has none, slowest dimension first: 512x512
     #[arg(long, value_name = "SHAPE")]
     pub(in crate::cli) shape: Option<Shape>,
-    /// Maximum Zstandard window size, for files written with --long
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "128M")]
-    pub(in crate::cli) window: u64,
+    /// Maximum Zstandard window size, for files written with --long [default: 128M]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(in crate::cli) window: Option<u64>,
     /// Maximum temporary disk space for decoded data that does not fit in memory; 0 for none [default: 4G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(in crate::cli) spill: Option<u64>,
-    /// Seconds for which a server that fails is asked again before a read fails
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400), default_value = "30")]
-    pub(in crate::cli) timeout: u32,
+    /// How long a server that fails is asked again before a read fails, with suffix s, m or h [default: 30s]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds::parse_wait)]
+    pub(in crate::cli) timeout: Option<u32>,
     /// Open an object on a server only if it has this entity tag, as HTTP calls it
     #[arg(long, value_name = "ETAG")]
     pub(in crate::cli) expect: Option<String>,

@@ -33,7 +33,8 @@ pub(super) use parse::parse;
 pub(super) struct Cli {
     #[command(subcommand)]
     pub(super) command: Command,
-    /// Append the log to FILE instead of standard error; `FZMFS_LOG` sets the level (error, warn, info, debug, trace)
+    /// Append the log to FILE, instead of the system log (a mount) or standard error; `FZMFS_LOG` sets the level (error,
+    /// warn, info, debug, trace)
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) log: Option<PathBuf>,
 }
@@ -48,11 +49,8 @@ pub(super) enum Command {
     )]
     Mount(Box<Mount>),
     #[cfg(feature = "fuse")]
-    /// Unmount, and wait until the daemon has exited
-    Umount {
-        /// The directory that fzmfs is mounted on
-        mountpoint: PathBuf,
-    },
+    /// Unmount, and wait until the daemons have exited
+    Umount(Umount),
     #[cfg(feature = "fuse")]
     /// List the mounts of this user: their daemons, and what these have decoded and keep
     List(List),
@@ -107,6 +105,14 @@ pub(super) struct Mount {
 
 #[cfg(feature = "fuse")]
 #[derive(Debug, Args)]
+pub(super) struct Umount {
+    /// The directories that fzmfs is mounted on
+    #[arg(required = true, value_name = "MOUNTPOINT")]
+    pub(super) points: Vec<PathBuf>,
+}
+
+#[cfg(feature = "fuse")]
+#[derive(Debug, Args)]
 pub(super) struct List {
     /// Directories that fzmfs is mounted on [default: all]
     #[arg(value_name = "MOUNTPOINT")]
@@ -126,6 +132,9 @@ pub(super) struct Ls {
     /// Print mode, size and name, and the target of links
     #[arg(short, long)]
     pub(super) long: bool,
+    /// Taken as of ls(1): every name is printed anyway
+    #[arg(short = 'a', long = "all", hide = true)]
+    _all: bool,
     /// List everything below PATH as full paths, sorted
     #[arg(short = 'R', long)]
     pub(super) recursive: bool,
@@ -150,9 +159,10 @@ pub(super) struct Cat {
 
 #[derive(Debug, Args)]
 pub(super) struct Info {
-    /// The container
-    pub(super) file: PathBuf,
-    /// Print JSON: the content of info.json in the virtual tree
+    /// The containers
+    #[arg(required = true, value_name = "FILE")]
+    pub(super) files: Vec<PathBuf>,
+    /// Print JSON: the content of info.json in the virtual tree; of several files, an array with an object for each
     #[arg(long)]
     pub(super) json: bool,
     #[command(flatten)]
@@ -203,7 +213,7 @@ impl Command {
             Self::Verify(check) => &check.reading.option_lists,
             Self::Extract(extract) => &extract.reading.option_lists,
             #[cfg(feature = "fuse")]
-            Self::Umount { .. } | Self::List(_) | Self::Doctor => &[],
+            Self::Umount(_) | Self::List(_) | Self::Doctor => &[],
             Self::Completions { .. } | Self::Man => &[],
         }
     }

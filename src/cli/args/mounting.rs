@@ -6,6 +6,8 @@ use std::ffi::OsString;
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
+use super::super::seconds;
+
 /// What only a mount takes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Mounting")]
@@ -20,8 +22,8 @@ pub(in crate::cli) struct MountArgs {
     /// Unmount when the daemon ends, even if it is killed
     #[arg(long, alias = "auto_unmount")]
     pub(in crate::cli) auto_unmount: bool,
-    /// Unmount when no file was open and no request came for this long; 0 for never [default: 0]
-    #[arg(long, value_name = "SECONDS")]
+    /// Unmount when no file was open and no request came for this long, with suffix s, m, h or d; 0 for never [default: 0]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds::parse)]
     pub(in crate::cli) idle: Option<u32>,
     /// Let the kernel check file modes (always on)
     #[arg(long, alias = "default_permissions")]

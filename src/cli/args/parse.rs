@@ -15,20 +15,31 @@ use super::Cli;
 pub(in crate::cli) fn parse(argv: Vec<OsString>) -> Result<Cli, clap::Error> {
     let mut program = Cli::command();
     program.build();
-    let names = program.get_subcommands().map(|command| command.get_name().to_owned()).collect::<Vec<_>>();
-    let (mut argv, at) = invocation::normalise(argv, &names);
+    let mut argv = invocation::normalise(argv, &words(&program));
     let cli = Cli::try_parse_from(&argv)?;
     if cli.command.option_lists().is_empty() {
         return Ok(cli);
     }
-    let command = argv.get(at).and_then(|name| program.find_subcommand(name)).unwrap_or(&program);
+    let command = argv.get(1).and_then(|name| program.find_subcommand(name)).unwrap_or(&program);
     let mounting = program.find_subcommand("mount").map(mount_options::OptionSpec::of).unwrap_or_default();
     let options = mount_options::expand(cli.command.option_lists(), &mount_options::OptionSpec::of(command), &mounting)
         .map_err(|line| clap::Error::raw(clap::error::ErrorKind::InvalidValue, format!("{line}\n")))?;
     // Insert before the long options given explicitly, which therefore take precedence.
-    let behind = argv.split_off((at + 1).min(argv.len()));
+    let behind = argv.split_off(2.min(argv.len()));
     argv.extend(options.into_iter().chain(behind));
     Cli::try_parse_from(&argv)
+}
+
+/// The commands, and all options that take a value.
+fn words(program: &clap::Command) -> invocation::Words {
+    let commands = program.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    let args = program.get_subcommands().flat_map(clap::Command::get_arguments).chain(program.get_arguments());
+    let valued = args.filter(|arg| arg.get_action().takes_values() && !arg.is_positional()).flat_map(|arg| {
+        let long = arg.get_long_and_visible_aliases().into_iter().chain(arg.get_all_aliases()).flatten();
+        let short = arg.get_short().map(|short| format!("-{short}"));
+        long.map(|long| format!("--{long}")).chain(short).collect::<Vec<_>>()
+    });
+    invocation::Words { commands, valued: valued.collect() }
 }
 
 #[cfg(feature = "fuse")]
@@ -61,7 +72,7 @@ mod tests {
     #[test]
     fn every_option_of_a_mount_is_a_word_and_a_long_option() {
         let option_lists = "allow_other,auto_unmount,default_permissions,ro,fsname=me,uid=3,gid=4,umask=027,verify=off,\
-                     cache=16M,threads=3,device=cuda:1,gpu_memory=8M,format=fzm,dict=a,dict=b,dtype=<f4,shape=2x3,idle=9";
+                     cache=16M,threads=3,device=cuda:1,gpu_memory=8M,format=fzm,dict=a,dict=b,dtype=<f4,shape=2x3,idle=9m";
         let long = format!(" --{}", option_lists.replace(',', " --"));
         let by_word = mount(&format!("fzmfs mount a /mnt -o {option_lists}"));
         let by_option = mount(&format!("fzmfs mount a /mnt{long}"));
@@ -70,7 +81,7 @@ mod tests {
             let (on, r) = (&m.mounting, &m.reading);
             assert!(on.allow_other && on.auto_unmount && on.default_permissions && on.ro && !on.allow_root);
             assert_eq!((on.fsname.as_deref(), on.uid, on.gid), (Some("me".as_ref()), Some(3), Some(4)));
-            assert_eq!(on.idle, Some(9));
+            assert_eq!(on.idle, Some(540));
             assert_eq!((on.umask, r.verify, r.cache), (Some(0o027), VerifyMode::Off, Some(16 << 20)));
             assert_eq!((r.threads, r.device, r.format.as_deref()), (Some(3), Device::Cuda(1), Some("fzm")));
             assert_eq!((r.gpu_memory, &r.dict[..]), (Some(8 << 20), &["a", "b"].map(PathBuf::from)[..]));

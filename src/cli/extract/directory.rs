@@ -25,17 +25,29 @@ use rustix::fs::FileType;
 /// # Errors
 /// Fails if the directory cannot be written to; what else fails is reported, and the rest is extracted.
 pub(super) fn run(mirrored: &Mirrored, args: &args::Extract) -> Outcome {
-    let dir = Beneath::make(&args.dir).map_err(|e| Failure::system(&args.dir, &e))?;
-    let mut job = Job { mirrored, args, dir, failed: false };
     let everything = [OsStr::new("").to_owned()];
     let paths = if args.paths.is_empty() { &everything[..] } else { &args.paths };
-    for path in paths {
-        match mirrored.find(path) {
+    let places: Vec<_> = paths.iter().map(|path| mirrored.find(path)).collect();
+    if !mirrored.is_far() && places.iter().flatten().any(|place| holds(&args.file.join(&place.file), &args.dir)) {
+        let why = "inside the directory that is extracted, and would be extracted too; write to one outside of it";
+        return Err(Failure::at(&args.dir, why));
+    }
+    let dir = Beneath::make(&args.dir).map_err(|e| Failure::system(&args.dir, &e))?;
+    let mut job = Job { mirrored, args, dir, failed: false };
+    for place in places {
+        match place {
             Ok(place) => job.extract_all(&place),
             Err(e) => job.report(&Failure::of(&args.file, &e)),
         }
     }
     if job.failed { Err(Failure::reported()) } else { Ok(()) }
+}
+
+/// Whether `dir`, which need not exist, is below the directory `outer`.
+fn holds(outer: &Path, dir: &Path) -> bool {
+    let real = |dir: &Path| dir.canonicalize().ok();
+    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    real(outer).zip(dir.ancestors().find_map(real)).is_some_and(|(outer, dir)| dir.starts_with(outer))
 }
 
 struct Job<'a> {

@@ -35,7 +35,7 @@ pub(super) fn run(args: &args::Extract) -> Outcome {
     if let Some(mirrored) = Mirrored::unmounted(&args.file, &args.reading, &args.mirroring).map_err(refused)? {
         return directory::run(&mirrored, args);
     }
-    let archive = args.reading.open(&args.file).map_err(refused)?;
+    let archive = args.reading.open_named(&args.file).map_err(refused)?;
     let dir = || Beneath::make(&args.dir).map_err(|e| Failure::system(&args.dir, &e));
     archive_to(&archive, args, dir)
 }

@@ -25,7 +25,7 @@ pub(super) fn run(args: &args::Ls, out: &mut dyn Write, to_terminal: bool) -> Ou
     if let Some(mirrored) = Mirrored::unmounted(&args.file, &args.reading, &args.mirroring).map_err(refused)? {
         return directory::run(&mirrored, args, out, to_terminal);
     }
-    let archive = args.reading.open(&args.file).map_err(refused)?;
+    let archive = args.reading.open_named(&args.file).map_err(refused)?;
     print(&archive, args, &args.path, "", out, to_terminal)
 }
 

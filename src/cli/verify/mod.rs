@@ -113,7 +113,7 @@ pub(super) fn reading(reading: &args::DecodeArgs) -> args::DecodeArgs {
 }
 
 fn check(file: &Path, reading: &args::DecodeArgs) -> Verdict {
-    let archive = match self::reading(reading).open(file) {
+    let archive = match self::reading(reading).open_named(file) {
         Ok(archive) => archive,
         Err(error) => return Verdict::failed(error),
     };

@@ -18,7 +18,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::account::{Account, Buffer, Reserved};
 use crate::error::{Error, Kind, Result};
 use crate::once::Once;
-use crate::wanted;
 
 use super::decode_buffers::DecodeBuffers;
 
@@ -173,7 +172,8 @@ impl Memory {
                 return Err(error);
             }
             let ends = blocks.ends;
-            blocks = wanted::wait_while(&self.ended, &self.blocks, blocks, |blocks| blocks.ends == ends)?;
+            let wait = self.ended.wait_while(blocks, |blocks| blocks.ends == ends);
+            blocks = wait.unwrap_or_else(PoisonError::into_inner);
         }
     }
 

@@ -122,7 +122,7 @@ impl Container for ZTensor {
         }
         let mut checksums = json!({ "components": format!("{with_digest} of {} have a digest", manifest.components) });
         if manifest.shards() > 0 {
-            checksums["shards"] = "a digest each, asked for where a component has none".into();
+            checksums["shards"] = "one digest for each shard, verified for components without their own".into();
         }
         let unverified = unknown.iter().map(|(_, count)| count).fold(0, u64::saturating_add);
         let checksum_count = with_digest.saturating_add(to_u64(manifest.shards())).saturating_sub(unverified);

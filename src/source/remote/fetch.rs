@@ -118,7 +118,7 @@ impl Fetch {
             let (why, wait) = match self.once(span, &mut pinned, &mut since, &mut clock).await {
                 Ok(true) => match pinned {
                     Some(version) => return Ok(Opening { version, since }),
-                    None => ("the server said nothing".to_owned(), None),
+                    None => ("the server sent no bytes".to_owned(), None),
                 },
                 Ok(false) => match pinned {
                     Some(version) if span.missing_from() >= span.range().end.min(version.size) => {

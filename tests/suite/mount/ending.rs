@@ -3,13 +3,31 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use crate::support::made::{DATA, SLOW, SLOW_PIECES, SMALL_PIECE, bytes};
 use crate::support::mounts::{Mounted, can_mount, fzmfs, is_alive, is_mounted, run, sh, wait_until};
 
 /// Open files have more time to finish than this test waits for anything.
 const FOREVER: &str = "grace=3600";
+
+#[test]
+fn a_dead_mount_of_another_program_is_detached_with_another_program() {
+    if !can_mount() {
+        return;
+    }
+    let place = Mounted::nothing();
+    // Its daemon is this shell.
+    let options = "fd=3,rootmode=40000,user_id=0,group_id=0";
+    sh(place.dir.path(), &format!("mount -i -t fuse.other -o {options} other mnt 3<>/dev/fuse"));
+    for point in ["mnt", place.point.to_str().unwrap()] {
+        let output = run(fzmfs().current_dir(place.dir.path()).args(["mount", "/etc", point]));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let advice =
+            format!("{point}: a dead fuse.other mount, whose daemon is gone, is there; detach it with: fusermount3 -u");
+        assert!(said.contains(&advice), "{said}");
+    }
+}
 
 #[test]
 fn umount_returns_when_the_daemon_is_gone() {
@@ -54,25 +72,6 @@ fn umount_of_one_of_two_mount_points_names_the_other_one() {
     assert!(!mounted.is_mounted());
     let output = run(fzmfs().arg("umount").arg(mounted.dir.path().join("other")));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-#[test]
-fn umount_waits_for_no_source_that_does_not_answer() {
-    if !can_mount() {
-        return;
-    }
-    let below = Mounted::made(&[]);
-    let above = Mounted::nothing();
-    let output = run(fzmfs().arg("mount").arg(&below.point).arg(&above.point));
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let (daemon, source) = (above.daemon(), below.daemon());
-    sh(below.dir.path(), &format!("kill -STOP {source}"));
-    // The kernel keeps the mode of the root for half a second. With less than that, the test would pass for no reason.
-    std::thread::sleep(Duration::from_millis(600));
-    let output = run(fzmfs().arg("umount").arg(&above.point));
-    sh(below.dir.path(), &format!("kill -CONT {source}"));
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(!is_alive(daemon));
 }
 
 #[test]

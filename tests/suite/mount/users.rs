@@ -122,6 +122,26 @@ fn a_user_s_mount_is_unmounted_by_its_user_and_by_root() {
 }
 
 #[test]
+fn a_user_is_told_whose_mount_it_is() {
+    if !can_mount() || !has("setpriv") {
+        return;
+    }
+    let home = Home::new();
+    let point = home.0.path().join("mnt");
+    let output = run(made().arg(&point));
+    assert!(output.status.success(), "{output:?}");
+    let said = |words: &[&str]| {
+        let output = run(home.as_user("./fzmfs").args(words).arg(&point));
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let whose = "of the user with the id 0: only that user and root may unmount it";
+    assert!(said(&["umount"]).contains(whose), "{}", said(&["umount"]));
+    let output = run(fzmfs().arg("umount").arg(&point));
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
 fn a_stopped_daemon_without_a_mount_is_not_taken_for_that_of_a_user() {
     if !users_can_mount() {
         return;

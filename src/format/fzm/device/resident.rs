@@ -121,7 +121,7 @@ impl DeviceStream for Resident {
                 Ok(buffer)
             }
             Err(Fallback::Device(DeviceError::OutOfMemory { need })) => Err(usage(format!(
-                "needs {need} bytes of GPU memory more than there are; gpu_memory= allows {}",
+                "needs {need} bytes more than the GPU memory that is free; gpu_memory= allows {}",
                 device.memory_limit()
             ))),
             Err(Fallback::Device(why)) => {

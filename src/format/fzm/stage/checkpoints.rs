@@ -15,7 +15,6 @@ use super::Context;
 use super::array_store::ArrayStore;
 use crate::account::decode_budget;
 use crate::error::{Error, Kind, Result};
-use crate::wanted;
 
 /// The entries, 8 bytes each.
 pub(super) struct Checkpoints {
@@ -142,7 +141,7 @@ impl Checkpoints {
             if !scan.is_running {
                 break;
             }
-            scan = wanted::wait(&self.advanced, &self.scan, scan)?;
+            scan = self.advanced.wait(scan).unwrap_or_else(PoisonError::into_inner);
         }
         scan.is_running = true;
         drop(scan);

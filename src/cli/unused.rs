@@ -1,0 +1,65 @@
+//! Options that have no effect on what a command opens. The user is told: one that is passed over looks as if it worked.
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::args::{DecodeArgs, MirrorArgs};
+use super::report;
+use crate::archive::Device;
+use crate::format::Info;
+use crate::source::Location;
+
+impl DecodeArgs {
+    /// Reports the options that have no effect on the container `file`.
+    pub(super) fn report_unused(&self, file: &Path, info: &Info) {
+        // A compressed file may be any container inside.
+        let own_type = match info.format {
+            "fzm" | "ztensor" => true,
+            "blosc2" => info.details.get("array").is_some_and(Value::is_object),
+            _ => false,
+        };
+        let is = |formats: &[&str]| formats.contains(&info.format);
+        let unused = [
+            (own_type && self.dtype.is_some(), "dtype"),
+            (own_type && self.shape.is_some(), "shape"),
+            (is(&["fzm", "blosc2", "ztensor"]) && !self.dict.is_empty(), "dict"),
+            (is(&["fzm", "blosc2"]) && self.window.is_some(), "window"),
+            (is(&["blosc2", "ztensor"]) && self.gpu_memory.is_some(), "gpu_memory"),
+            (is(&["blosc2", "ztensor"]) && matches!(self.device, Device::Cuda(_)), "device"),
+        ];
+        for (_, word) in unused.into_iter().filter(|(unused, _)| *unused) {
+            let is_type = matches!(word, "dtype" | "shape");
+            let why = if is_type { "the container has its own" } else { "its format does not need it" };
+            report::notice(file, format_args!("{word}= has no effect: {why}"));
+        }
+        self.report_unused_remote(file);
+    }
+
+    /// Reports the options for servers if `file` is not on one.
+    pub(super) fn report_unused_remote(&self, file: &Path) {
+        if Location::is_remote(file) {
+            return;
+        }
+        let unused = [
+            (self.timeout.is_some(), "timeout="),
+            (self.expect.is_some(), "expect="),
+            (self.unpinned, "unpinned"),
+            (self.remote_cache.is_some(), "remote_cache="),
+        ];
+        for (_, word) in unused.into_iter().filter(|(unused, _)| *unused) {
+            report::notice(file, format_args!("{word} has no effect: it is for URLs"));
+        }
+    }
+}
+
+impl MirrorArgs {
+    /// Reports the options for directories: `file` is none.
+    pub(super) fn report_unused(&self, file: &Path) {
+        let unused = [(self.layout.is_some(), "layout="), (!self.containers.is_empty(), "containers=")];
+        for (_, word) in unused.into_iter().filter(|(unused, _)| *unused) {
+            report::notice(file, format_args!("{word} has no effect: it is for directories of containers"));
+        }
+    }
+}
