@@ -61,6 +61,7 @@
 //!   the version that was there at the start; the runtime for that belongs to the archive and ends with it.
 //! - If the file changes on disk, or the object on its server, while the archive is open, reads fail with
 //!   [`ErrorKind::Changed`]; they never mix old and new bytes.
+//! - A call that waits for a server can be given up: see [`while_wanted`].
 //!
 //! # Features
 //!
@@ -158,6 +159,8 @@ pub mod text;
 pub mod tree;
 #[doc(hidden)]
 pub mod view;
+#[doc(hidden)]
+pub mod wanted;
 
 pub use archive::{
     Archive, Array, CopyError, Device, Entries, Entry, EntryKind, File, Options, Progress, Report, Steps, Verify,
@@ -167,3 +170,4 @@ pub use error::{Error, Kind as ErrorKind, Result};
 pub use format::Info;
 pub use gpu::{DeviceBuffer, ForeignStream};
 pub use source::location::shown;
+pub use wanted::{is_given_up, while_wanted};

@@ -5,22 +5,24 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::account::{Account, decode_budget};
 use crate::error::{Error, Result};
+use crate::wanted;
 
 /// The value, the lasting error, or neither yet.
 pub struct Once<T> {
     value: OnceLock<Result<T>>,
-    /// Held while the value is computed: other callers wait instead of computing it too.
-    computing: Mutex<()>,
+    /// Whether the value is being computed: other callers wait instead of computing it too.
+    computing: Mutex<bool>,
+    computed: Condvar,
 }
 
 impl<T> Once<T> {
     /// Creates an empty cell.
     pub const fn new() -> Self {
-        Self { value: OnceLock::new(), computing: Mutex::new(()) }
+        Self { value: OnceLock::new(), computing: Mutex::new(false), computed: Condvar::new() }
     }
 
     /// Returns the value, computing it with `compute` if necessary. `compute` is not charged to the current request.
@@ -46,7 +48,9 @@ impl<T> Once<T> {
         if let Some(value) = self.ready() {
             return value;
         }
-        let _making = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_computing = wanted::wait_while(&self.computed, &self.computing, self.lock(), |is| *is);
+        *is_computing? = true;
+        let _computing = Computing(self);
         if let Some(value) = self.ready() {
             return value;
         }
@@ -56,9 +60,23 @@ impl<T> Once<T> {
         }
     }
 
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.computing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The value or the lasting error, if there is one.
     pub fn ready(&self) -> Option<Result<&T>> {
         self.value.get().map(|value| value.as_ref().map_err(Error::clone))
+    }
+}
+
+/// Lets the next caller compute the value, also after a panic.
+struct Computing<'a, T>(&'a Once<T>);
+
+impl<T> Drop for Computing<'_, T> {
+    fn drop(&mut self) {
+        *self.0.lock() = false;
+        self.0.computed.notify_all();
     }
 }
 

@@ -1,4 +1,4 @@
-//! Work on the items of an iterator by several threads, with the results in the order of the items.
+//! Work by several threads: on the items of an iterator, with the results in their order; or on what they share.
 //!
 //! Limits: at most twice as many items as threads are taken before the results of the first ones are.
 //! Invariant: a panic in the work is one of the caller.
@@ -6,9 +6,12 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::mpsc::{self, Receiver, RecvError, RecvTimeoutError, SyncSender};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+
+use crate::error;
+use crate::wanted::{self, LOOK, carried};
 
 /// Passes each of `items` to `work`, on at most `threads` threads, and the results to `each`, on this one and in order,
 /// until that fails. Threads start as items come.
@@ -31,7 +34,7 @@ pub fn in_order<T: Send, R: Send, E>(
         let mut results = VecDeque::<Receiver<thread::Result<R>>>::new();
         let mut started = 0;
         // Each job has a result.
-        let mut take = |result: Receiver<thread::Result<R>>| match result.recv() {
+        let mut take = |result: Receiver<thread::Result<R>>| match wanted_from(&result) {
             Ok(Ok(result)) => each(result),
             Ok(Err(panic)) => resume_unwind(panic),
             Err(_) => Ok(()),
@@ -44,7 +47,7 @@ pub fn in_order<T: Send, R: Send, E>(
                         result.send(work(item)).ok();
                     }
                 };
-                started += usize::from(thread::Builder::new().spawn_scoped(scope, worker).is_ok());
+                started += usize::from(thread::Builder::new().spawn_scoped(scope, carried(worker)).is_ok());
             }
             let (sender, result) = mpsc::sync_channel(1);
             if started == 0 {
@@ -66,15 +69,53 @@ pub fn in_order<T: Send, R: Send, E>(
     })
 }
 
+/// Runs `work` on this thread and on up to `others` more; returns what each of them did.
+///
+/// # Errors
+/// The first one of `work`.
+pub fn together<R: Send>(others: usize, work: impl Fn() -> error::Result<R> + Sync) -> error::Result<Vec<R>> {
+    let (sender, results) = mpsc::channel();
+    let work = &|| catch_unwind(AssertUnwindSafe(&work));
+    thread::scope(|scope| {
+        for _ in 0..others {
+            let sender = sender.clone();
+            // The receiver is there.
+            let other = carried(move || _ = sender.send(work()));
+            // Fewer threads only make it slower.
+            drop(thread::Builder::new().spawn_scoped(scope, other));
+        }
+        drop(sender);
+        let mut all = vec![work()];
+        while let Ok(other) = wanted_from(&results) {
+            all.push(other);
+        }
+        all.into_iter().map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    })
+}
+
+/// What is received, or that nothing comes; asks meanwhile whether it is wanted, for the threads that it comes from.
+fn wanted_from<T>(from: &Receiver<T>) -> Result<T, RecvError> {
+    loop {
+        match from.recv_timeout(LOOK) {
+            Ok(received) => return Ok(received),
+            Err(RecvTimeoutError::Disconnected) => return Err(RecvError),
+            // They give up.
+            Err(RecvTimeoutError::Timeout) => _ = wanted::check(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::sync::Barrier;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Barrier, Condvar};
     use std::time::Duration;
 
     use super::*;
+    use crate::error::{Error, Kind};
+    use crate::wanted::{is_given_up, while_wanted};
 
     #[test]
     fn results_come_in_order_and_few_items_are_taken_ahead() {
@@ -118,6 +159,34 @@ mod tests {
         let failed = in_order(3, 0..1_000_000, work, |item| if item == 5 { Err(item) } else { Ok(()) });
         assert_eq!(failed, Err(5));
         assert!(begun.into_inner() <= 5 + 2 * 3 + 1);
+    }
+
+    #[test]
+    fn those_that_work_together_return_all_they_did_or_an_error() {
+        let next = AtomicUsize::new(0);
+        let work =
+            || Ok(std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed)).take_while(|n| *n < 1000).count());
+        assert_eq!(together(3, work).unwrap().into_iter().sum::<usize>(), 1000);
+        let failed = together(3, || {
+            if next.fetch_add(1, Ordering::Relaxed) % 4 == 2 { Err(Error::new(Kind::Changed, "x")) } else { Ok(()) }
+        });
+        assert!(failed.is_err());
+    }
+
+    #[test]
+    fn threads_that_wait_for_each_other_end_when_their_caller_gives_up() {
+        let forever = || {
+            let (mutex, never) = (Mutex::new(()), Condvar::new());
+            let locked = mutex.lock().unwrap();
+            wanted::wait_while(&never, &mutex, locked, |()| true).map(drop)
+        };
+        let main = thread::current().id();
+        // The caller has nothing to do but to wait for the others.
+        let work = || if thread::current().id() == main { Ok(()) } else { forever() };
+        let failed = while_wanted(|| false, || together(2, work));
+        assert!(is_given_up(&failed.unwrap_err()));
+        let failed = while_wanted(|| false, || in_order(2, 0..5, |_| forever(), |waited| waited));
+        assert!(is_given_up(&failed.unwrap_err()));
     }
 
     #[test]

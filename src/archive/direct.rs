@@ -9,13 +9,14 @@
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 
 use super::{Archive, contained};
 use crate::bytes::to_usize;
 use crate::error::{Error, Result};
 use crate::format::{BlobRef, Layout};
+use crate::parallel;
 use crate::view::View;
+use crate::wanted;
 
 /// Bytes of whole pieces that are decoded so: about what the cache keeps of what is read once.
 const LARGE: u64 = 16 << 20;
@@ -67,11 +68,8 @@ impl<'a> Direct<'a> {
     /// That of one of the pieces, or of a checksum over them.
     pub(super) fn decode(&self, archive: &Archive, buffer: &mut [u8]) -> Result<()> {
         let queue = Mutex::new(Queue { next: self.pieces.start, rest: buffer, error: None });
-        thread::scope(|scope| {
-            for _ in 1..archive.cache().workers().min(to_usize(self.pieces.end - self.pieces.start, "pieces")?) {
-                // Fewer threads only make it slower.
-                drop(thread::Builder::new().spawn_scoped(scope, || self.work(archive, &queue)));
-            }
+        let threads = archive.cache().workers().min(to_usize(self.pieces.end - self.pieces.start, "pieces")?);
+        parallel::together(threads.saturating_sub(1), || {
             self.work(archive, &queue);
             Ok(())
         })?;
@@ -99,6 +97,7 @@ impl<'a> Direct<'a> {
     /// Decodes consecutive pieces.
     fn decode_row(&self, archive: &Archive, (pieces, mut rest): Job) -> Result<()> {
         for piece in pieces {
+            wanted::check()?;
             let Some((dst, after)) = rest.split_at_mut_checked(self.len(piece)?) else { return Err(longer()) };
             rest = after;
             let kept = archive.cache().peek(self.blob, piece).or_else(|| self.blob.ready_soon(piece));

@@ -232,7 +232,7 @@ impl Options {
         let dir = dir.into();
         // The working directory may change.
         let dir = std::path::absolute(&dir).unwrap_or(dir);
-        self.remote.cache = Some(CacheDir { dir, size: size.into() });
+        self.remote.cache = Some(CacheDir::new(dir, size.into()));
         self
     }
 

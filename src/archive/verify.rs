@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 
 use super::{Archive, contained, defect};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result, UnknownParts};
 use crate::format::{BlobRef, Check, Layout};
 use crate::limits::zeroed;
+use crate::parallel;
+use crate::wanted;
 
 /// Decoded bytes per task, so that small pieces are decoded in batches.
 const BATCH: u64 = 1 << 20;
@@ -66,13 +67,7 @@ pub(super) fn run(archive: &Archive, progress: &mut Watch) -> Result<Outcome> {
     })?;
     let queue = Queue::new(&checks, Progress { checked: 0, total }, progress);
     queue.lock().advance(0);
-    thread::scope(|scope| {
-        for _ in 1..archive.0.options.thread_count() {
-            // Fewer threads only make it slower.
-            drop(thread::Builder::new().spawn_scoped(scope, || queue.work()));
-        }
-        queue.work();
-    });
+    parallel::together(archive.0.options.thread_count().saturating_sub(1), || queue.work())?;
     let state = queue.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     let error = state.error.or(state.unknown).map(|(_, error)| error).or_else(|| container.unchanged().err());
     let report = Report { format, checks: to_u64(checks.len()), bytes: state.progress.checked, checksums };
@@ -177,9 +172,12 @@ impl<'a> Queue<'a> {
     }
 
     /// Runs tasks until none is left.
-    fn work(&self) {
+    ///
+    /// # Errors
+    /// `EINTR`: nobody wants the result.
+    fn work(&self) -> Result<()> {
         let mut buffer = Vec::new();
-        while let Some((order, task)) = self.take() {
+        while let Some((order, task)) = self.take()? {
             let opens = matches!(task, Task::Open { .. });
             let done = panic::catch_unwind(AssertUnwindSafe(|| task.run(&mut buffer)));
             let done = done.unwrap_or_else(|_| Err(defect("file")));
@@ -193,21 +191,23 @@ impl<'a> Queue<'a> {
             drop(state);
             self.changed.notify_all();
         }
+        Ok(())
     }
 
     /// The next task; waits while another thread determines a layout. After an error, other than of an unknown part,
     /// only the tasks before it are left: one of them may fail too.
-    fn take(&self) -> Option<(Order, Task<'a>)> {
-        let mut state = self.lock();
-        loop {
-            if let Some(task) = state.next() {
-                return Some(task);
-            }
-            if state.opening == 0 {
-                return None;
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+    ///
+    /// # Errors
+    /// As [`Queue::work`].
+    fn take(&self) -> Result<Option<(Order, Task<'a>)>> {
+        wanted::check()?;
+        let mut next = None;
+        let is_early = |state: &mut State<'a>| {
+            next = state.next();
+            next.is_none() && state.opening > 0
+        };
+        drop(wanted::wait_while(&self.changed, &self.state, self.lock(), is_early)?);
+        Ok(next)
     }
 }
 
@@ -327,6 +327,7 @@ fn decode(blob: &BlobRef, layout: &Layout, row: Range<u64>, buffer: &mut Vec<u8>
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Barrier};
+    use std::thread;
 
     use super::*;
     use crate::format::Blob;
@@ -366,8 +367,8 @@ mod tests {
         let mut report = |_| true;
         let queue = Queue::new(checks, Progress { checked: 0, total: None }, &mut report);
         thread::scope(|scope| {
-            scope.spawn(|| queue.work());
-            queue.work();
+            scope.spawn(|| queue.work().unwrap());
+            queue.work().unwrap();
         });
         let state = queue.state.into_inner().unwrap();
         (state.progress.checked, state.error.map(|(_, error)| error.to_string()))

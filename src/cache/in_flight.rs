@@ -4,11 +4,24 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::Piece;
+use crate::wanted::{self, Wanted, is_given_up};
 
 /// Called with the piece or the error when the decode has finished.
 pub type Then = Box<dyn FnOnce(Result<Piece>) + Send>;
+
+/// A continuation, and whether it is still wanted.
+pub(super) type Waiting = (Then, Option<Wanted>);
+
+/// Whether somebody waits for a decode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Awaited {
+    No,
+    /// Those who do may give up.
+    Perhaps,
+    Firmly,
+}
 
 /// One decode, from the first request to its completion.
 pub(super) struct InFlight {
@@ -22,9 +35,18 @@ struct State {
     /// for the very thread that waits for its result.
     claimed: bool,
     result: Option<Result<Piece>>,
-    waiting: Vec<Then>,
+    waiting: Vec<Waiting>,
     /// Threads that block until the result is there: mostly none, and to wake none takes a system call too.
     blocked: u32,
+    /// Those of them that will not give up.
+    firm: u32,
+}
+
+impl State {
+    fn is_wanted(&self) -> bool {
+        let wants = |(_, wanted): &Waiting| !wanted.as_ref().is_some_and(Wanted::is_given_up);
+        self.blocked > 0 || self.waiting.iter().any(wants)
+    }
 }
 
 impl InFlight {
@@ -39,33 +61,71 @@ impl InFlight {
     }
 
     /// Blocks until the thread that claimed the decode has finished it.
+    ///
+    /// # Errors
+    /// That of the decode; `EINTR` if this thread's caller has given up.
     pub(super) fn wait(&self) -> Result<Piece> {
         let mut state = self.lock();
-        loop {
-            if let Some(result) = &state.result {
-                return result.clone();
-            }
-            state.blocked += 1;
-            state = self.completed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.blocked -= 1;
+        if state.result.is_none() {
+            let firm = u32::from(Wanted::current().is_none());
+            (state.blocked, state.firm) = (state.blocked + 1, state.firm + firm);
+            let waited = wanted::wait_while(&self.completed, &self.state, state, |state| state.result.is_none());
+            let waited = waited.map(drop);
+            state = self.lock();
+            (state.blocked, state.firm) = (state.blocked - 1, state.firm - firm);
+            waited?;
         }
+        // There is one.
+        state.result.clone().unwrap_or_else(|| Err(wanted::given_up()))
     }
 
     /// Calls `then` with the result: immediately if the decode has finished, otherwise on the thread that finishes it.
-    pub(super) fn after(&self, then: Then) {
+    /// Returns it if the decode was given up before.
+    pub(super) fn after(&self, then: Then) -> Option<Then> {
         let mut state = self.lock();
         match state.result.clone() {
-            None => state.waiting.push(then),
+            None => state.waiting.push((then, Wanted::current())),
+            Some(Err(e)) if is_given_up(&e) => return Some(then),
             Some(result) => {
                 drop(state);
                 then(result);
             }
         }
+        None
+    }
+
+    /// Whether somebody waits for it.
+    pub(super) fn awaited(&self) -> Awaited {
+        let state = self.lock();
+        if state.firm > 0 || state.waiting.iter().any(|(_, wanted)| wanted.is_none()) {
+            Awaited::Firmly
+        } else if state.blocked > 0 || !state.waiting.is_empty() {
+            Awaited::Perhaps
+        } else {
+            Awaited::No
+        }
+    }
+
+    /// Whether somebody waits for it who has not given up.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.lock().is_wanted()
+    }
+
+    /// Ends the decode, which was given up, unless somebody else wants it: then any thread may claim it again, and this
+    /// returns `true`.
+    pub(super) fn is_passed_on(&self, error: &Error) -> bool {
+        let mut state = self.lock();
+        if state.is_wanted() {
+            state.claimed = false;
+            return true;
+        }
+        state.result = Some(Err(error.clone()));
+        false
     }
 
     /// Publishes the result: wakes blocked threads, and returns the continuations, for [`InFlight::run`].
     #[must_use]
-    pub(super) fn complete(&self, result: &Result<Piece>) -> Vec<Then> {
+    pub(super) fn complete(&self, result: &Result<Piece>) -> Vec<Waiting> {
         let mut state = self.lock();
         state.result = Some(result.clone());
         if state.blocked > 0 {
@@ -75,10 +135,10 @@ impl InFlight {
     }
 
     /// Runs the continuations of a decode with its result on this thread.
-    pub(super) fn run(waiting: Vec<Then>, result: &Result<Piece>) {
-        for then in waiting {
+    pub(super) fn run(waiting: Vec<Waiting>, result: &Result<Piece>) {
+        for (then, wanted) in waiting {
             let result = result.clone();
-            if catch_unwind(AssertUnwindSafe(|| then(result))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| wanted::during(wanted, || then(result)))).is_err() {
                 tracing::error!("what waited for a piece panicked");
             }
         }

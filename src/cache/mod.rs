@@ -30,8 +30,9 @@ use crate::error::{Error, Result};
 use crate::format::{BlobRef, Fetch, Layout, Piece};
 use crate::limits::zeroed;
 use crate::pool::Pool;
+use crate::wanted::{self, is_given_up, while_wanted};
 
-use in_flight::InFlight;
+use in_flight::{Awaited, InFlight};
 use queues::Key;
 use runs::Runs;
 use store::{Room, Store};
@@ -156,13 +157,20 @@ impl Cache {
     /// # Errors
     /// As [`crate::format::Blob::decode`]; an error is remembered for about a second. A panic becomes an error.
     pub fn get(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
-        let flight = match self.find((blob.id(), piece), true) {
-            Found::Ready(result) => return Self::check_gate(blob, piece, result),
-            Found::Claimed(flight) => flight,
-            Found::InFlight(flight) if flight.claim() => flight,
-            Found::InFlight(flight) | Found::Coming(flight) => return flight.wait(),
-        };
-        self.decode(&flight, blob, piece, Deliver::Here)
+        loop {
+            wanted::check()?;
+            let flight = match self.find((blob.id(), piece), true) {
+                Found::Ready(result) => return Self::check_gate(blob, piece, result),
+                Found::Claimed(flight) => flight,
+                Found::InFlight(flight) if flight.claim() => flight,
+                Found::InFlight(flight) | Found::Coming(flight) => match flight.wait() {
+                    // By whoever decoded it, or by this caller.
+                    Err(e) if is_given_up(&e) => continue,
+                    result => return result,
+                },
+            };
+            return self.decode(&flight, blob, piece, Deliver::Here);
+        }
     }
 
     /// Calls `then` with the piece or the error: immediately if it is known, otherwise on the thread that decodes the
@@ -171,14 +179,20 @@ impl Cache {
     /// not queue behind pieces still to be decoded.
     ///
     /// The gate of the piece must be decided (see [`crate::format::Blob::gate`]), or a worker blocks on it.
-    pub fn fetch_async(&self, blob: &BlobRef, piece: u64, then: Then) {
-        match self.find((blob.id(), piece), false) {
-            Found::Ready(result) => then(Self::check_gate(blob, piece, result)),
-            Found::InFlight(flight) | Found::Coming(flight) => flight.after(then),
-            Found::Claimed(flight) => {
-                flight.after(then);
-                self.demand(blob, piece, flight);
-            }
+    pub fn fetch_async(&self, blob: &BlobRef, piece: u64, mut then: Then) {
+        loop {
+            let (flight, is_new) = match self.find((blob.id(), piece), false) {
+                Found::Ready(result) => return then(Self::check_gate(blob, piece, result)),
+                Found::InFlight(flight) | Found::Coming(flight) => (flight, false),
+                Found::Claimed(flight) => (flight, true),
+            };
+            let Some(again) = flight.after(then) else {
+                if is_new {
+                    self.demand(blob, piece, flight);
+                }
+                return;
+            };
+            then = again;
         }
     }
 
@@ -188,9 +202,20 @@ impl Cache {
         self.submit(Box::new(move || {
             if let Some(cache) = me.upgrade().filter(|_| flight.claim()) {
                 // The waiting callers get the result from the flight.
-                let _ = cache.decode(&flight, &blob, piece, Deliver::Here);
+                let _ = Self::for_those(&[&flight], || cache.decode(&flight, &blob, piece, Deliver::Here));
             }
         }));
+    }
+
+    /// Runs `work` for those who wait for one of `flights`, until all of them have given up.
+    fn for_those<T>(flights: &[&Arc<InFlight>], work: impl FnOnce() -> T) -> T {
+        match flights.iter().map(|flight| flight.awaited()).max() {
+            None | Some(Awaited::No) => return wanted::ahead(work),
+            Some(Awaited::Firmly) => return work(),
+            Some(Awaited::Perhaps) => {}
+        }
+        let flights: Vec<_> = flights.iter().map(|flight| Arc::clone(flight)).collect();
+        while_wanted(move || flights.iter().any(|flight| flight.is_wanted()), work)
     }
 
     /// Runs `job` on a worker, before all prefetches. It may wait for pieces, but see [`Cache::fetch_async`].
@@ -251,7 +276,7 @@ impl Cache {
     }
 
     /// Decodes the piece of a flight that this thread has claimed, caches it and completes the flight.
-    fn decode(&self, flight: &InFlight, blob: &BlobRef, piece: u64, deliver: Deliver) -> Result<Piece> {
+    fn decode(&self, flight: &Arc<InFlight>, blob: &BlobRef, piece: u64, deliver: Deliver) -> Result<Piece> {
         let mut epoch = Some(self.lock().store.epoch);
         let decoded = catch(piece, || {
             if let Some(piece) = blob.ready_soon(piece) {
@@ -266,7 +291,7 @@ impl Cache {
         // What a changed source decodes to, or fails with, is not of the one that was opened.
         let result = self.unchanged().and(decoded);
         let result = Self::check_gate(blob, piece, result);
-        self.complete(flight, (blob.id(), piece), epoch, &result, deliver);
+        self.complete(flight, (blob, piece), epoch, &result, deliver);
         result
     }
 
@@ -288,14 +313,23 @@ impl Cache {
         match self.unchanged().and(decoded) {
             Ok(pieces) => row.iter().zip(pieces).for_each(|((piece, flight), bytes)| {
                 let result = Self::check_gate(blob, *piece, Ok(bytes));
-                self.complete(flight, (blob.id(), *piece), epoch, &result, Deliver::Here);
+                self.complete(flight, (blob, *piece), epoch, &result, Deliver::Here);
             }),
             Err(_) => row.iter().for_each(|(piece, flight)| _ = self.decode(flight, blob, *piece, Deliver::Here)),
         }
     }
 
-    /// Caches the result of a decode started in `epoch`, if there is one, and completes the flight.
-    fn complete(&self, flight: &InFlight, key: Key, epoch: Option<u64>, result: &Result<Piece>, deliver: Deliver) {
+    /// Caches the result of a decode started in `epoch`, if there is one, and completes the flight. A decode that was
+    /// given up is done again for those who did not.
+    fn complete(
+        &self,
+        flight: &Arc<InFlight>,
+        (blob, piece): (&BlobRef, u64),
+        epoch: Option<u64>,
+        result: &Result<Piece>,
+        deliver: Deliver,
+    ) {
+        let key = (blob.id(), piece);
         let mut room = Room::default();
         loop {
             let mut state = self.lock();
@@ -309,11 +343,16 @@ impl Cache {
                     state.store.clear_prefetched(key);
                     true
                 }
-                Err(error) => {
-                    // What was given up is not broken: the next reader tries again at once.
-                    if error.errno() != libc::EINTR {
-                        state.store.fail(key, error.clone());
+                Err(error) if is_given_up(error) => {
+                    if flight.is_passed_on(error) {
+                        drop(state);
+                        return self.demand(blob, piece, flight.clone());
                     }
+                    // Not broken: the next reader tries again at once.
+                    true
+                }
+                Err(error) => {
+                    state.store.fail(key, error.clone());
                     true
                 }
             };

@@ -67,7 +67,10 @@ impl Cache {
         drop(state);
         for row in in_flight_pieces.chunk_by(|(a, _), (b, _)| a + 1 == *b) {
             let batch = usize::try_from(blob.batch()).unwrap_or(usize::MAX).max(1);
-            row.chunks(batch).for_each(|pieces| self.decode_batch(blob, pieces));
+            for pieces in row.chunks(batch) {
+                let flights: Vec<_> = pieces.iter().map(|(_, flight)| flight).collect();
+                Self::for_those(&flights, || self.decode_batch(blob, pieces));
+            }
         }
     }
 }

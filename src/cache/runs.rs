@@ -142,7 +142,7 @@ impl Cache {
             };
             drop(guard);
             // The waiting callers get the result from the flight.
-            let _ = self.decode(&flight, blob, key.1, Deliver::Elsewhere);
+            let _ = Self::for_those(&[&flight], || self.decode(&flight, blob, key.1, Deliver::Elsewhere));
         }
     }
 

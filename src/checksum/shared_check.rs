@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
+use crate::wanted::{self, Wanted, is_given_up, while_wanted};
 
 use super::{BackgroundChecks, Threads};
 
@@ -47,7 +48,14 @@ struct State {
     /// How often the check ran, and the result of the last run.
     runs: u64,
     last: Option<Result<()>>,
-    parked: Vec<Then>,
+    parked: Vec<(Then, Option<Wanted>)>,
+}
+
+impl State {
+    /// Whether a continuation waits that was not given up.
+    fn is_awaited(&self) -> bool {
+        self.parked.iter().any(|(_, wanted)| !wanted.as_ref().is_some_and(Wanted::is_given_up))
+    }
 }
 
 impl State {
@@ -121,23 +129,29 @@ impl SharedCheck {
     ///
     /// # Errors
     /// The error of the check.
-    pub(super) fn wait(&self) -> Result<()> {
-        let mut state = self.lock();
-        if let Some(verdict) = &state.verdict {
-            return verdict.clone();
+    pub(super) fn wait(self: &Arc<Self>) -> Result<()> {
+        loop {
+            let mut state = self.lock();
+            if let Some(verdict) = &state.verdict {
+                return verdict.clone();
+            }
+            if self.is_reported() {
+                return Ok(());
+            }
+            if !state.running {
+                state.running = true;
+                drop(state);
+                return self.run();
+            }
+            let runs = state.runs;
+            let state = wanted::wait_while(&self.ran, &self.state, state, |state| state.runs == runs)?;
+            match &state.last {
+                // By whoever ran it.
+                Some(Err(e)) if is_given_up(e) => {}
+                // The result of the run that was waited for, even if it is no verdict.
+                last => return last.clone().unwrap_or(Ok(())),
+            }
         }
-        if self.is_reported() {
-            return Ok(());
-        }
-        if !state.running {
-            state.running = true;
-            drop(state);
-            return self.run();
-        }
-        let runs = state.runs;
-        let state = self.ran.wait_while(state, |state| state.runs == runs).unwrap_or_else(PoisonError::into_inner);
-        // The result of the run that was waited for, even if it is no verdict.
-        state.last.clone().unwrap_or(Ok(()))
     }
 
     /// Calls `then` with the verdict: immediately if there is one, otherwise on the thread that ran the check.
@@ -147,28 +161,37 @@ impl SharedCheck {
             drop(state);
             return then(verdict);
         }
-        state.parked.push(then);
-        if !state.running && !std::mem::replace(&mut state.queued, true) {
-            drop(state);
+        state.parked.push((then, Wanted::current()));
+        if !state.running {
+            self.queue(state);
+        }
+    }
+
+    /// Queues a run for the continuations, unless one is queued.
+    fn queue(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        let is_queued = std::mem::replace(&mut state.queued, true);
+        drop(state);
+        if !is_queued {
             let check = self.clone();
             self.threads.run(Box::new(move || check.run_queued()));
         }
     }
 
     /// Runs the check for the queued continuations, unless another thread has run it meanwhile.
-    fn run_queued(&self) {
+    fn run_queued(self: &Arc<Self>) {
         let mut state = self.lock();
         state.queued = false;
         if !state.running && !state.parked.is_empty() {
             state.running = true;
             drop(state);
+            let me = self.clone();
             // The continuations get the result.
-            let _ = self.run();
+            let _ = while_wanted(move || me.lock().is_awaited(), || self.run());
         }
     }
 
     /// Runs the check, which this thread has claimed, and notifies all waiters.
-    fn run(&self) -> Result<()> {
+    fn run(self: &Arc<Self>) -> Result<()> {
         let panicked = || Err(Error::corrupt("the check panicked", "checksum"));
         let mut outcome = catch_unwind(AssertUnwindSafe(|| self.check.as_ref().map_or(Ok(()), |check| check())))
             .unwrap_or_else(|_| panicked());
@@ -180,12 +203,17 @@ impl SharedCheck {
         state.running = false;
         state.runs += 1;
         state.last = Some(outcome.clone());
+        self.ran.notify_all();
+        if outcome.as_ref().is_err_and(is_given_up) && state.is_awaited() {
+            // Not by those.
+            self.queue(state);
+            return outcome;
+        }
         let parked = std::mem::take(&mut state.parked);
         drop(state);
-        self.ran.notify_all();
-        for then in parked {
+        for (then, wanted) in parked {
             let outcome = outcome.clone();
-            if catch_unwind(AssertUnwindSafe(|| then(outcome))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| wanted::during(wanted, || then(outcome)))).is_err() {
                 tracing::error!("a continuation of a checksum panicked");
             }
         }

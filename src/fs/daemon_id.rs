@@ -1,6 +1,9 @@
 //! Which process serves a mount: the daemon says so in extended attributes of the root, and others find it by them.
 //!
 //! A process id is valid in its PID namespace only, so the daemon also tells its namespace.
+//!
+//! Each attribute has two names. One that begins with `user` is for people, but before it is read the kernel asks for
+//! the mode of the root, and the answer may wait for the source of the mount. Programs use the other one.
 #![forbid(unsafe_code)]
 
 use std::ffi::{CStr, OsStr};
@@ -12,9 +15,9 @@ use super::pinned::Pinned;
 use super::{mountinfo, sys};
 
 /// The process id of the daemon. Not listed, like the other; only returned by name.
-const PID: &CStr = c"user.fzmfs.daemon.pid";
+const PID: [&CStr; 2] = [c"system.fzmfs.daemon.pid", c"user.fzmfs.daemon.pid"];
 /// The PID namespace in which it is valid.
-const NAMESPACE: &CStr = c"user.fzmfs.daemon.pid_namespace";
+const NAMESPACE: [&CStr; 2] = [c"system.fzmfs.daemon.pid_namespace", c"user.fzmfs.daemon.pid_namespace"];
 
 /// The daemon of a mount.
 #[derive(Debug)]
@@ -29,10 +32,25 @@ pub(super) enum Daemon {
 
 /// The value of the attribute `name` of the root; `None` if it is not one of these.
 pub(super) fn attribute(name: &OsStr) -> Option<Vec<u8>> {
-    match name.as_bytes() {
-        name if name == PID.to_bytes() => Some(std::process::id().to_string().into_bytes()),
-        name if name == NAMESPACE.to_bytes() => Some(namespace().unwrap_or_default()),
-        _ => None,
+    let is = |names: [&CStr; 2]| names.iter().any(|known| known.to_bytes() == name.as_bytes());
+    if is(PID) {
+        Some(std::process::id().to_string().into_bytes())
+    } else if is(NAMESPACE) {
+        Some(namespace().unwrap_or_default())
+    } else {
+        None
+    }
+}
+
+/// What the daemon of the mount with root `root` answers to the first of `names` that it knows: an earlier version knows
+/// the last one only.
+fn ask(root: &Pinned, names: [&CStr; 2]) -> io::Result<Vec<u8>> {
+    let [name, earlier] = names;
+    match sys::getxattr(&root.link(), name) {
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENODATA)) => {
+            sys::getxattr(&root.link(), earlier)
+        }
+        answer => answer,
     }
 }
 
@@ -44,7 +62,7 @@ fn namespace() -> io::Result<Vec<u8>> {
 /// Whether the daemon of the mount with root `root` is gone. Attributes may be cached by the kernel; these are always
 /// requested from the daemon.
 pub(super) fn is_dead(root: &Pinned) -> bool {
-    sys::getxattr(&root.link(), PID).is_err_and(|e| mountinfo::is_dead(&e))
+    ask(root, PID).is_err_and(|e| mountinfo::is_dead(&e))
 }
 
 /// Finds the daemon of the mount with root `root` on `device`, a `major:minor`.
@@ -67,8 +85,8 @@ pub(super) fn find(root: &Pinned, device: &str) -> io::Result<Daemon> {
 /// # Errors
 /// As [`find`].
 pub(super) fn process_id(root: &Pinned) -> io::Result<Option<u32>> {
-    let answer = sys::getxattr(&root.link(), PID)?;
-    let is_ours = is_ours(sys::getxattr(&root.link(), NAMESPACE).ok().as_deref(), namespace().ok().as_deref());
+    let answer = ask(root, PID)?;
+    let is_ours = is_ours(ask(root, NAMESPACE).ok().as_deref(), namespace().ok().as_deref());
     Ok(str::from_utf8(&answer).ok().filter(|_| is_ours).and_then(|text| text.parse().ok()))
 }
 
@@ -115,7 +133,8 @@ mod tests {
 
     #[test]
     fn a_process_id_counts_only_in_the_namespace_that_it_is_valid_in() {
-        let own = attribute(OsStr::from_bytes(NAMESPACE.to_bytes())).unwrap();
+        let [own, same] = NAMESPACE.map(|name| attribute(OsStr::from_bytes(name.to_bytes())).unwrap());
+        assert_eq!(own, same);
         assert!(own.starts_with(b"pid:["));
         assert!(is_ours(Some(&own), namespace().ok().as_deref()) && is_ours(None, Some(&own)) && is_ours(None, None));
         assert!(!is_ours(Some(b"pid:[1]"), Some(&own)) && !is_ours(Some(&own), None));

@@ -21,6 +21,7 @@ use super::shared::{DOTS, FOR_EVER, GENERATION, Shared, catch_panic};
 use super::walks::Visit;
 use crate::error::Kind;
 use crate::tree::{Ino, KnownAttr, OpenDir};
+use crate::wanted::Entered;
 
 /// For a size that is not known yet: the kernel must ask again before using it.
 const NOT_AT_ALL: Duration = Duration::ZERO;
@@ -47,6 +48,11 @@ impl Session {
     /// Its state.
     pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.0
+    }
+
+    /// As [`Killed::enter`](super::killed::Killed::enter), if the container is on a server.
+    fn asked(&self, request: &Request) -> Option<Entered> {
+        self.0.killed.as_ref().map(|killed| killed.enter(request.pid()))
     }
 }
 
@@ -241,25 +247,29 @@ impl Filesystem for Session {
         Ok(())
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", parent = parent.0, ?name, "lookup");
         self.0.activity.request();
         self.look_up(parent.into(), name, reply);
     }
 
-    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "getattr");
         self.0.activity.request();
         self.attributes(ino.into(), reply);
     }
 
-    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+    fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
+        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "readlink");
         self.0.activity.request();
         self.target(ino.into(), reply);
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, ?flags, "open");
         self.0.activity.request();
         self.open_file(ino.into(), request.uid(), reply);
@@ -276,6 +286,7 @@ impl Filesystem for Session {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, size, "read");
         self.0.activity.request();
         catch_panic(|| match (self.0.open_file(handle.0), &self.0.killed) {
@@ -316,13 +327,15 @@ impl Filesystem for Session {
         reply.opened(FileHandle(0), FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE);
     }
 
-    fn readdir(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectory) {
+    fn readdir(&self, request: &Request, ino: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectory) {
+        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, "readdir");
         self.0.activity.request();
         self.list_dir(ino.into(), offset, reply);
     }
 
-    fn readdirplus(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
+    fn readdirplus(&self, request: &Request, ino: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
+        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, "readdirplus");
         self.0.activity.request();
         self.list_dir_plus(ino.into(), offset, reply);
@@ -341,7 +354,8 @@ impl Filesystem for Session {
         self.attribute(ino.into(), name, size, reply);
     }
 
-    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "listxattr");
         self.0.activity.request();
         self.attribute_names(ino.into(), size, reply);

@@ -4,9 +4,11 @@
 //! ahead of a reader. So a thread looks at the process behind each request that takes long: in `/proc`, whether it is
 //! there, and whether a signal is pending that will end it. Other signals do not end a read, as with any file.
 //!
+//! What such a request waits for ends with it ([`crate::wanted`]): each has a thread-local mark that jobs take along.
+//!
 //! Only for containers whose reads may wait for a server: decoding ends by itself.
 //!
-//! Limits: without `/proc` of the namespace in which the mount was made, nothing is given up.
+//! Limits: without `/proc` of the namespace in which the daemon runs, nothing is given up.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -17,9 +19,13 @@ use std::time::{Duration, Instant};
 use super::reply::Reply;
 use crate::clock::Clock;
 use crate::source::Source;
+use crate::wanted::{Allowance, Entered, Wanted};
 
 /// Interval between two looks, and the time that a request may take before the first.
 const PERIOD: Duration = Duration::from_millis(100);
+/// What a server may be asked for before a request is answered: how often, for how many bytes, and for how long. To find
+/// the parts of a container without an index takes a request for each; more parts than that cannot be served well.
+const ANSWER: (u64, u64, Duration) = (10_000, 1 << 30, Duration::from_secs(600));
 /// Signals that do nothing by default: `SIGCHLD`, `SIGURG`, `SIGWINCH`, `SIGCONT`, and those that stop.
 const HARMLESS: [i32; 8] = [
     libc::SIGCHLD,
@@ -35,9 +41,17 @@ const HARMLESS: [i32; 8] = [
 /// The requests of a mount that wait, and their readers.
 #[derive(Default)]
 pub(super) struct Waits {
-    waiting: Mutex<Vec<Arc<dyn Wait>>>,
+    waiting: Mutex<Waiters>,
     came: Condvar,
     clock: Clock,
+}
+
+#[derive(Default)]
+struct Waiters {
+    /// The reads.
+    reads: Vec<Arc<dyn Wait>>,
+    /// All requests that threads work for: their readers, when they came, and what gives them up.
+    requests: Vec<(u32, Instant, Wanted)>,
 }
 
 /// The sources of one container, or a file that is passed through: what is being fetched for them is given up when
@@ -129,7 +143,7 @@ impl<R: Reply> Drop for MayWait<R> {
         // One that was not answered is dropped here, which answers it.
         drop(self.waiting.take());
         let own: *const () = Arc::as_ptr(&self.waiting).cast();
-        self.waits.lock().retain(|other| !std::ptr::eq(Arc::as_ptr(other).cast::<()>(), own));
+        self.waits.lock().reads.retain(|other| !std::ptr::eq(Arc::as_ptr(other).cast::<()>(), own));
     }
 }
 
@@ -140,21 +154,37 @@ impl Killed {
         is_far.then(|| Self { waits: waits.clone(), sources: sources.into() })
     }
 
+    /// As [`Waits::enter`].
+    pub(super) fn enter(&self, reader: u32) -> Entered {
+        self.waits.enter(reader)
+    }
+
     /// The reply to use instead of `reply`, to the request of the thread `reader`.
     pub(super) fn watch<R: Reply>(&self, reader: u32, reply: R) -> MayWait<R> {
         let (since, sources, reply) = (self.waits.clock.now(), self.sources.clone(), Mutex::new(Some(reply)));
         let waiting = Arc::new(Waiting { reader, since, sources, reply, killed: AtomicBool::new(false) });
-        self.waits.lock().push(waiting.clone());
+        self.waits.lock().reads.push(waiting.clone());
         self.waits.came.notify_one();
         MayWait { waits: self.waits.clone(), waiting }
     }
 }
 
 impl Waits {
+    /// What this thread does, or has others do, is for a request of the thread `reader`, until the returned value is
+    /// dropped.
+    pub(super) fn enter(&self, reader: u32) -> Entered {
+        let until = Instant::now() + ANSWER.2;
+        let wanted = Wanted::limited(Allowance { requests: ANSWER.0, bytes: ANSWER.1, until });
+        self.lock().requests.push((reader, self.clock.now(), wanted.clone()));
+        self.came.notify_one();
+        wanted.enter()
+    }
+
     /// Looks at the readers, for ever.
     pub(super) fn run(&self) {
         loop {
-            let waiting = self.came.wait_while(self.lock(), |waiting| waiting.is_empty());
+            let is_empty = |waiting: &mut Waiters| waiting.reads.is_empty() && waiting.requests.is_empty();
+            let waiting = self.came.wait_while(self.lock(), is_empty);
             drop(waiting.unwrap_or_else(PoisonError::into_inner));
             std::thread::sleep(PERIOD);
             self.look();
@@ -163,12 +193,21 @@ impl Waits {
 
     fn look(&self) {
         let now = self.clock.now();
-        let is_old = |wait: &&Arc<dyn Wait>| now.saturating_duration_since(wait.since()) >= PERIOD;
-        let old: Vec<_> = self.lock().iter().filter(is_old).cloned().collect();
+        let is_old = |since: Instant| now.saturating_duration_since(since) >= PERIOD;
+        let mut waiting = self.lock();
+        // The others are answered.
+        waiting.requests.retain(|(_, _, wanted)| wanted.is_shared() && !wanted.is_given_up());
+        let requests: Vec<_> = waiting.requests.iter().filter(|(_, since, _)| is_old(*since)).cloned().collect();
+        let old: Vec<_> = waiting.reads.iter().filter(|wait| is_old(wait.since())).cloned().collect();
+        drop(waiting);
+        requests.iter().filter(|(reader, ..)| is_killed(*reader)).for_each(|(_, _, wanted)| wanted.give_up());
+        // Copies would count as threads that work for them.
+        drop(requests);
         old.iter().filter(|wait| !wait.has_ended() && is_killed(wait.reader())).for_each(|wait| wait.end());
         drop(old);
         // Held, so that no new reader joins what is given up.
         let waiting = self.lock();
+        let waiting = &waiting.reads;
         let is_wanted = |sources: &Arc<[Arc<Source>]>| {
             waiting.iter().any(|wait| Arc::ptr_eq(wait.sources(), sources) && !wait.has_ended())
         };
@@ -178,7 +217,7 @@ impl Waits {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<dyn Wait>>> {
+    fn lock(&self) -> MutexGuard<'_, Waiters> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -195,12 +234,18 @@ fn is_killed(id: u32) -> bool {
     if id == 0 {
         return false;
     }
-    match std::fs::read_to_string(format!("/proc/{id}/status")) {
+    let ended = match std::fs::read_to_string(format!("/proc/{id}/status")) {
         Ok(status) => is_ending(&status),
-        Err(e) => {
-            matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) && std::path::Path::new("/proc/self").exists()
-        }
-    }
+        Err(e) => matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)),
+    };
+    ended && std::fs::read_to_string("/proc/self/status").is_ok_and(|own| is_of_this_namespace(&own))
+}
+
+/// Whether `/proc`, where `own` is the status of this process, numbers threads as this process does, and so the kernel
+/// in its requests: the process has one number for each namespace from that of `/proc` down to its own.
+fn is_of_this_namespace(own: &str) -> bool {
+    let numbers = own.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    numbers.is_some_and(|numbers| numbers.split_whitespace().count() == 1)
 }
 
 /// Whether `status`, as in `/proc`, is that of a thread that is ending.
@@ -226,6 +271,7 @@ mod tests {
     use super::*;
     use crate::bytes::FileOffset;
     use crate::source::Origin;
+    use crate::wanted::{self, carried};
 
     struct Sent(mpsc::Sender<Result<usize, i32>>);
 
@@ -267,6 +313,14 @@ mod tests {
     }
 
     #[test]
+    fn threads_are_looked_up_only_where_they_have_the_numbers_that_the_kernel_tells() {
+        assert!(is_of_this_namespace("Name:\tx\nNSpid:\t7\nNSpgid:\t7\t7\n"));
+        assert!(!is_of_this_namespace("Name:\tx\nNSpid:\t4711\t7\n"), "the /proc of the namespace above");
+        assert!(!is_of_this_namespace("Name:\tx\n"));
+        assert!(is_of_this_namespace(&std::fs::read_to_string("/proc/self/status").unwrap()));
+    }
+
+    #[test]
     fn a_reader_that_is_gone_gets_its_reply_and_the_others_theirs() {
         let ((waits, killed), (tx, rx)) = (killed(), mpsc::channel());
         let there = killed.watch(std::process::id(), Sent(tx.clone()));
@@ -279,7 +333,24 @@ mod tests {
         gone.data(&[0; 3]);
         there.data(&[0; 2]);
         assert_eq!((rx.try_recv(), rx.try_recv().is_err()), (Ok(Ok(2)), true));
-        assert!(waits.lock().is_empty());
+        assert!(waits.lock().reads.is_empty());
+    }
+
+    #[test]
+    fn a_request_is_given_up_when_its_reader_is_gone_as_long_as_a_thread_works_for_it() {
+        let waits = Waits::default();
+        let working = |reader| {
+            let _entered = waits.enter(reader);
+            carried(|| wanted::check().is_err())
+        };
+        let (gone, there) = (working(u32::MAX), working(std::process::id()));
+        drop(working(u32::MAX));
+        waits.clock.pass(PERIOD);
+        waits.look();
+        assert!(gone() && !there());
+        waits.look();
+        assert!(waits.lock().requests.is_empty());
+        wanted::check().unwrap();
     }
 
     /// A source that counts how often it was given up.

@@ -7,8 +7,10 @@
 //! Reads of files that are passed through wait for disks and servers and decode nothing: they have threads of their own,
 //! so that one that gives no answer stops nothing else.
 //!
-//! Limits: [`METADATA_THREADS`] threads for metadata, and as many for openings; [`PASSED_THREADS`] for what is passed
-//! through; `threads=` threads for each of the others.
+//! A job is wanted as long as the request that it was offloaded for.
+//!
+//! Limits: [`METADATA_THREADS`] threads for metadata, and as many for openings, or [`FAR`] of each if they are on a
+//! server; [`PASSED_THREADS`] for what is passed through; `threads=` threads for each of the others.
 #![forbid(unsafe_code)]
 
 use std::collections::hash_map::Entry;
@@ -21,11 +23,14 @@ use crate::cache::Cache;
 use crate::checksum::Threads;
 use crate::pool::{Job, Pool};
 use crate::tree::Ino;
+use crate::wanted::carried;
 
 /// Number of metadata threads.
 const METADATA_THREADS: usize = 4;
 /// Number of threads that read files that are passed through. One that waits takes no processor.
 const PASSED_THREADS: usize = 32;
+/// Number of metadata threads where most of them wait for a server, and those who wait must not hold up each other.
+const FAR: usize = 64;
 
 /// Selects the threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,8 +79,21 @@ impl Offload {
         Arc::new(Self { metadata, opening, passed, cache, checks, turns: Mutex::default() })
     }
 
+    /// For metadata that is on a server.
+    pub(super) fn expect_waits(&self) {
+        self.metadata.set_workers(FAR);
+        self.opening.set_workers(FAR);
+    }
+
+    /// Drops `value`, which may be the last to have a file on a server, on a metadata thread: that may take as long as
+    /// to write what was fetched of it to the disk.
+    pub(super) fn release(&self, value: impl Send + 'static) {
+        self.metadata.demand(Box::new(move || drop(value)));
+    }
+
     /// Runs `job`.
     pub(super) fn run(&self, on: On, job: Job) {
+        let job = Box::new(carried(job));
         match on {
             On::Metadata => self.metadata.demand(job),
             On::Opening => self.opening.demand(job),
@@ -102,6 +120,7 @@ impl Offload {
 
     /// Queues `job` behind the jobs of its turn; returns it if there are none, so that the turn is its own.
     fn queue(&self, turn: Turn, on: On, job: Job) -> Option<Job> {
+        let job: Job = Box::new(carried(job));
         match self.turns().entry(turn) {
             Entry::Occupied(mut waiting) => {
                 waiting.get_mut().push_back((on, job));

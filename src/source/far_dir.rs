@@ -3,6 +3,7 @@
 //! Limits: the names, and about 100 bytes for each, charged to the account.
 #![forbid(unsafe_code)]
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::FileType;
@@ -31,7 +32,12 @@ struct Listed {
     entries: Vec<Seen>,
     charges: Vec<Charge>,
     next: Next,
+    /// Pages in a row that brought no new name.
+    barren: u32,
 }
+
+/// Pages in a row that may bring no new name: objects that were deleted can fill some.
+const BARREN: u32 = 8;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Next {
@@ -44,7 +50,7 @@ impl FarDir {
     /// The directory `dir` below `prefix`. Makes no request.
     pub(super) fn new(prefix: &Arc<Prefix>, dir: String) -> Self {
         let (names, entries, charges) = (Names::new(prefix.account()), Vec::new(), Vec::new());
-        let listed = Mutex::new(Listed { names, entries, charges, next: Next::First });
+        let listed = Mutex::new(Listed { names, entries, charges, next: Next::First, barren: 0 });
         Self { prefix: prefix.clone(), dir, listed }
     }
 
@@ -68,7 +74,7 @@ impl FarDir {
             return Ok(seen.clone());
         }
         if listed.next == Next::None {
-            return Err(Error::io(std::io::Error::from_raw_os_error(libc::ENOENT), "object"));
+            return Err(Error::io(io::Error::from_raw_os_error(libc::ENOENT), "object"));
         }
         drop(listed);
         self.prefix.stat(&self.path(name))
@@ -126,7 +132,13 @@ impl Listed {
             }
             Ok(())
         })?;
-        let bytes = to_u64((self.entries.len() - before) * size_of::<Seen>());
+        let found = self.entries.len() - before;
+        self.barren = if found == 0 { self.barren + 1 } else { 0 };
+        if next.is_some() && (self.barren > BARREN || next == from) {
+            let why = "the server's list of objects has no end";
+            return Err(Error::io(io::Error::new(io::ErrorKind::InvalidData, why), "list of objects"));
+        }
+        let bytes = to_u64(found * size_of::<Seen>());
         self.charges.push(dir.prefix.account().charge_list(bytes, "directory")?);
         self.next = next.map_or(Next::None, Next::From);
         Ok(())

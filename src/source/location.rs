@@ -85,6 +85,9 @@ pub fn shown(path: &Path) -> Cow<'_, Path> {
     let Some((scheme, rest)) = url.split_once("://").filter(|(scheme, _)| !scheme.eq_ignore_ascii_case("s3")) else {
         return Cow::Borrowed(path);
     };
+    // As URLs are parsed: what breaks lines is left out, a backslash is a slash, and any number of them begin the host.
+    let rest = rest.replace(['\t', '\n', '\r'], "").replace('\\', "/");
+    let rest = rest.trim_start_matches('/');
     let public = rest.find(['?', '#']).and_then(|end| rest.get(..end)).unwrap_or(rest);
     let (host, path) = public.find('/').and_then(|at| public.split_at_checked(at)).unwrap_or((public, ""));
     let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
@@ -117,6 +120,9 @@ mod tests {
             ("https://me:pass@host:8/a/b.fzm?X-Amz-Signature=1#f", "https://host:8/a/b.fzm"),
             ("http://host?token=1", "http://host"),
             ("http://a@b@host/x@y", "http://host/x@y"),
+            ("http:///me:pass@host/x", "http://host/x"),
+            ("http://\t/\\\n/me:pa/ss@host/x", "http://me:pa/ss@host/x"),
+            ("http://me:pass@host\\x@y", "http://host/x@y"),
             ("s3://bucket/a?b#c@d", "s3://bucket/a?b#c@d"),
             ("/local?x", "/local?x"),
         ] {

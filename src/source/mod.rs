@@ -241,7 +241,7 @@ impl Source {
         }
     }
 
-    /// Gives up what is being fetched from a server, as nobody waits for it any more.
+    /// Gives up what is being fetched from a server and nobody waits for.
     pub fn cancel(&self) {
         if let Backing::Other(origin) = &self.bytes {
             origin.cancel();

@@ -104,7 +104,7 @@ pub trait Origin: fmt::Debug + Send + Sync {
         true
     }
 
-    /// Gives up what is being fetched, as nobody waits for it any more: those that still do get `EINTR`.
+    /// Gives up what is being fetched and nobody waits for.
     fn cancel(&self) {}
 }
 

@@ -1,7 +1,9 @@
 //! What the user says about objects on servers.
 #![forbid(unsafe_code)]
 
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Options for objects on servers. Local files ignore them.
@@ -18,13 +20,30 @@ pub struct RemoteOptions {
 }
 
 /// A directory in which compressed bytes are kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct CacheDir {
     /// The directory, absolute.
     pub dir: PathBuf,
     /// Most bytes in it; `None` if only the free space of the disk counts.
     pub size: Option<u64>,
+    /// The directory itself, from its first use on: its path may be made to lead elsewhere.
+    pub(super) held: Arc<OnceLock<OwnedFd>>,
 }
+
+impl CacheDir {
+    /// The directory `dir`, of which at most `size` bytes are used. Opens nothing.
+    pub fn new(dir: PathBuf, size: Option<u64>) -> Self {
+        Self { dir, size, held: Arc::default() }
+    }
+}
+
+impl PartialEq for CacheDir {
+    fn eq(&self, other: &Self) -> bool {
+        self.dir == other.dir && self.size == other.size
+    }
+}
+
+impl Eq for CacheDir {}
 
 impl Default for RemoteOptions {
     fn default() -> Self {

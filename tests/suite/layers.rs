@@ -9,10 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What every layer may name: errors and failures, the cursor, limits, the account, the source, checksums, threads,
-/// the clock, text.
+/// the clock, text, what is wanted.
 const BASE: &[&str] = &[
     "account", "bytes", "checksum", "clock", "error", "failure", "limits", "offset", "once", "parallel", "pool",
-    "reserve", "source", "text",
+    "reserve", "source", "text", "wanted",
 ];
 
 /// A layer, and the layers besides [`BASE`] that it may name. `format/*` is each of the formats, which may
@@ -50,6 +50,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("reserve", &[]),
     ("source", &[]),
     ("text", &[]),
+    ("wanted", &[]),
 ];
 
 /// A word that only one place may use.

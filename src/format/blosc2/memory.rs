@@ -18,6 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::account::{Account, Buffer, Reserved};
 use crate::error::{Error, Kind, Result};
 use crate::once::Once;
+use crate::wanted;
 
 use super::decode_buffers::DecodeBuffers;
 
@@ -172,8 +173,7 @@ impl Memory {
                 return Err(error);
             }
             let ends = blocks.ends;
-            let wait = self.ended.wait_while(blocks, |blocks| blocks.ends == ends);
-            blocks = wait.unwrap_or_else(PoisonError::into_inner);
+            blocks = wanted::wait_while(&self.ended, &self.blocks, blocks, |blocks| blocks.ends == ends)?;
         }
     }
 

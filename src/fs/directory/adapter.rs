@@ -23,6 +23,7 @@ use crate::fs::shared::{GENERATION, catch_panic};
 use crate::fs::stats;
 use crate::fs::xattrs::xattr_names_of_root;
 use crate::tree::{Ino, ROOT};
+use crate::wanted::Entered;
 
 /// The file system of a directory, as seen by the kernel.
 #[derive(Debug)]
@@ -66,6 +67,11 @@ impl DirectorySession {
         }
     }
 
+    /// As [`Waits::enter`](crate::fs::killed::Waits::enter), if the directory is on a server.
+    fn asked(&self, request: &Request) -> Option<Entered> {
+        self.me.waits.as_ref().map(|waits| waits.enter(request.pid()))
+    }
+
     /// The session in `slot`, if it is open.
     fn open_session(&self, slot: u32) -> Option<Arc<Session>> {
         self.me.state().open.get(&slot).cloned()
@@ -98,6 +104,7 @@ impl Filesystem for DirectorySession {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", parent = parent.0, ?name, "lookup");
         self.me.activity.request();
         if name.len() > NAME_MAX as usize {
@@ -130,6 +137,7 @@ impl Filesystem for DirectorySession {
     }
 
     fn getattr(&self, request: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
+        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "getattr");
         self.me.activity.request();
         match self.entry(ino) {
@@ -147,7 +155,8 @@ impl Filesystem for DirectorySession {
         }
     }
 
-    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+    fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
+        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "readlink");
         self.me.activity.request();
         match self.entry(ino) {
@@ -163,6 +172,7 @@ impl Filesystem for DirectorySession {
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, ?flags, "open");
         self.me.activity.request();
         let uid = request.uid();
@@ -191,6 +201,7 @@ impl Filesystem for DirectorySession {
         lock: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let _asked = self.asked(request);
         match self.entry(ino) {
             To::Container(slot, inner) => match self.open_session(slot) {
                 Some(session) => {
@@ -225,12 +236,13 @@ impl Filesystem for DirectorySession {
             To::Outer(_) => {
                 let gone = super::write(&self.me.files).remove(&handle.0);
                 reply.ok();
-                drop(gone);
+                self.me.release(gone);
             }
         }
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "opendir");
         self.me.activity.request();
         match self.content(ino) {
@@ -248,7 +260,8 @@ impl Filesystem for DirectorySession {
         }
     }
 
-    fn readdir(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectory) {
+    fn readdir(&self, request: &Request, ino: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectory) {
+        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, "readdir");
         self.me.activity.request();
         match self.content(ino) {
@@ -261,6 +274,7 @@ impl Filesystem for DirectorySession {
     }
 
     fn readdirplus(&self, request: &Request, ino: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
+        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, "readdirplus");
         self.me.activity.request();
         match self.content(ino) {
@@ -291,7 +305,8 @@ impl Filesystem for DirectorySession {
         });
     }
 
-    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, ?name, "getxattr");
         if ino.0 == ROOT.0 {
             let stats = || stats::value(&self.me.activity, &self.me.cache, &(self.me.decoder)());
@@ -315,7 +330,8 @@ impl Filesystem for DirectorySession {
         }
     }
 
-    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "listxattr");
         self.me.activity.request();
         match self.content(ino) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fuser::Notifier;
 
-use super::{Directory, lock};
+use super::{Directory, State, lock};
 use crate::error::Error;
 use crate::fs::faults::Faults;
 use crate::fs::source_watch::Watch;
@@ -39,6 +39,17 @@ impl Directory {
         watches
     }
 
+    /// Lets those that have changed be found again as others, also if the version of their file is the same.
+    pub(super) fn give_up(&self) {
+        let mut state = self.state();
+        let State { nodes, slots, open, .. } = &mut *state;
+        for (slot, _) in open.iter().filter(|(_, session)| session.shared().watch.has_changed()) {
+            if let Some(node) = slots.get(slot).and_then(|slot| nodes.get(slot.node)) {
+                node.is_gone = true;
+            }
+        }
+    }
+
     /// Checks the containers in use until the session `ends`, which makes that readable; a changed one is no longer
     /// served. While no file of a container is open, this thread sleeps: who opens one checks it.
     pub(in crate::fs) fn watch(&self, notifier: &Notifier, ends: &File) {
@@ -61,6 +72,7 @@ impl Directory {
                     for watch in &watches {
                         watch.look(notifier);
                     }
+                    self.give_up();
                     in_use = !watches.is_empty();
                 }
             }

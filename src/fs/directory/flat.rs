@@ -76,6 +76,13 @@ pub(super) struct FlatFile {
     uid: u32,
 }
 
+impl Flat {
+    /// What the container `number` shows is to be found out again.
+    pub(super) fn forget(&self, number: u64) {
+        super::lock(&self.containers).pop(&number);
+    }
+}
+
 impl Directory {
     /// The names of the containers in the directory `parent`.
     pub(super) fn flat_names(&self, parent: u64, below: &Below) -> Result<Arc<FlatNames>> {
@@ -233,6 +240,9 @@ impl Directory {
         let number = self.state().nodes.tell(&entry(parent, file, seen), seen.rights, uid)?;
         let open = self.flat.containers.lock().unwrap_or_else(PoisonError::into_inner).get(&number).copied().flatten();
         let rights = open.map_or(seen.rights, |open| open.rights);
+        if open.is_some() {
+            self.state().nodes.tell_readers(number, rights);
+        }
         let attributes = self.attributes(rights, Numbering { root: number, base: number });
         let known = open.and_then(|open| open.shown.into_iter().flatten().find(|file| file.ino == ino)?.attr);
         let unknown = || (attributes.unknown(ino, tree::Kind::File), Duration::ZERO);

@@ -159,6 +159,9 @@ impl Directory {
         let gpu = containers.options.gpu.clone();
         let (slots, open) = (HashMap::new(), LruCache::unbounded());
         let waits = containers.top.prefix().map(|_| Arc::default());
+        if waits.is_some() {
+            offload.expect_waits();
+        }
         let users = held::users(&containers.options.account, request.access);
         Ok(Arc::new(Self {
             containers,
@@ -202,6 +205,13 @@ impl Directory {
 
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
+    }
+
+    /// Drops what the kernel has closed or forgotten: at once, unless it may have to wait for the disk.
+    fn release(&self, gone: impl Send + 'static) {
+        if self.waits.is_some() {
+            self.offload.release(gone);
+        }
     }
 
     /// Runs `work` on a metadata thread.
@@ -275,7 +285,7 @@ impl Directory {
         // Inodes below it are forgotten before. A file of it may still be open: it is released later.
         let gone = (state.slots.remove(&slot), state.open.pop(&slot));
         drop(state);
-        drop(gone);
+        self.release(gone);
     }
 
     /// The path of an inode of the mirrored directory.

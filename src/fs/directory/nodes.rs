@@ -84,6 +84,10 @@ pub(super) struct Node {
     pub(super) identity: Mark,
     /// Of a file that is passed through, the version of its pages in the kernel.
     pub(super) pages: Mark,
+    /// Of a container, who may read its files, as the kernel was told; 0 before that.
+    readers: Mark,
+    /// Whether it has changed without its version, as when a chunk or shard is written to: to be found again as another.
+    pub(super) is_gone: bool,
     /// Whether it is a container that is shown as the files of its array.
     pub(super) is_flat: bool,
     /// The container's slot, once it was entered.
@@ -159,7 +163,8 @@ impl Nodes {
             let is_same = node.parent == entry.parent
                 && *node.name == *entry.name
                 && node.is_tree == entry.is_tree
-                && node.identity == identity;
+                && node.identity == identity
+                && !node.is_gone;
             if is_same {
                 node.lookups = node.lookups.saturating_add(1);
                 return Ok(number);
@@ -168,10 +173,20 @@ impl Nodes {
         }
         let Entry { parent, name, is_tree, is_flat, .. } = *entry;
         self.users.take(uid, holding(name))?;
-        let name = name.into();
-        self.known
-            .insert(number, Node { parent, name, is_tree, identity, pages: 0, is_flat, slot: None, lookups: 1, uid });
+        let (name, pages, readers, is_gone, slot, lookups) = (name.into(), 0, 0, false, None, 1);
+        let node = Node { parent, name, is_tree, identity, pages, readers, is_gone, is_flat, slot, lookups, uid };
+        self.known.insert(number, node);
         Ok(number)
+    }
+
+    /// Records that the kernel is told that the files of the container `number` are read by `rights`. Returns whether it
+    /// was told the same before, if anything; otherwise the container is another one.
+    pub(super) fn tell_readers(&mut self, number: u64, rights: Rights) -> bool {
+        let mark = self.mark([0; 4], rights);
+        let Some(node) = self.known.get_mut(&number) else { return false };
+        node.is_gone |= ![0, mark].contains(&node.readers);
+        node.readers = mark;
+        !node.is_gone
     }
 
     /// Records that the kernel has forgotten `count` of the times that it was told of `number`; returns the inode if it

@@ -55,7 +55,12 @@ impl Directory {
             return Err(stale());
         }
         let numbering = Numbering { root: node, base: if is_flat { node } else { base(slot) } };
-        let attributes = self.attributes(self.who_may_read(&opened)?, numbering);
+        let rights = self.who_may_read(&opened)?;
+        if !self.state().nodes.tell_readers(node, rights) {
+            self.flat.forget(node);
+            return Err(stale());
+        }
+        let attributes = self.attributes(rights, numbering);
         let name = path.file_name().unwrap_or_default();
         let session = Arc::new(self.session(slot, opened, name, attributes, numbering, charge)?);
         if is_flat {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rustix::fs::{Timespec, Timestamps};
@@ -12,22 +13,89 @@ use crate::error::Error;
 use crate::format::Options;
 use crate::mirror::{Layout, Rules};
 use crate::source::Top;
-use crate::tree::ROOT;
+use crate::tree::{Kind, ROOT};
 
-/// The mount of a directory with one container, of which the kernel knows nothing yet.
+/// The mount of a directory with one container, for all users; the kernel knows nothing of it yet.
 fn mounted(dir: &Path, layout: Layout) -> Arc<Directory> {
     std::fs::write(dir.join("x.fzm"), b"no container").unwrap();
+    mount(dir, layout)
+}
+
+fn mount(dir: &Path, layout: Layout) -> Arc<Directory> {
     let rules = Rules { layout, ..Rules::default() };
     let containers = Containers::new(Top::open(dir).unwrap(), rules, Options::default());
     let cache = Cache::new(1 << 20, 1);
     let offload = Offload::new(cache.clone(), Threads::new(1));
-    Directory::new(containers, &MountOptions::new(dir, "mnt"), cache, offload, Arc::default(), 7).unwrap()
+    let request = MountOptions { access: Access::AllUsers, ..MountOptions::new(dir, "mnt") };
+    Directory::new(containers, &request, cache, offload, Arc::default(), 7).unwrap()
+}
+
+/// Looks a container up; its number.
+fn found(mount: &Arc<Directory>, name: &str) -> u64 {
+    mount.find(ROOT.0, OsStr::new(name), 0).unwrap().unwrap().attr.ino.0
 }
 
 /// Looks the container up and enters it: its number and its session.
 fn entered(mount: &Arc<Directory>) -> (u64, Arc<Session>) {
-    let number = mount.find(ROOT.0, OsStr::new("x.fzm"), 0).unwrap().unwrap().attr.ino.0;
+    let number = found(mount, "x.fzm");
     (number, mount.opened(mount.slot(number).unwrap()).unwrap())
+}
+
+/// A directory with a file of tensors and its shards, which all may read.
+fn sharded() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/ztensor/v20-sharded");
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let to = dir.path().join(path.file_name().unwrap());
+        std::fs::copy(&path, &to).unwrap();
+        std::fs::set_permissions(to, std::fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    dir
+}
+
+/// The mode with which the files of a container are shown.
+fn mode(session: &Session) -> u16 {
+    session.shared().attributes.unknown(Ino(9), Kind::File).perm
+}
+
+#[test]
+fn a_container_whose_shard_gets_other_rights_while_it_is_closed_is_another_one() {
+    let dir = sharded();
+    let mount = mount(dir.path(), Layout::Replace);
+    let number = found(&mount, "model.zt");
+    let slot = mount.slot(number).unwrap();
+    assert_eq!(mode(&mount.opened(slot).unwrap()), 0o444);
+    mount.state().open.pop(&slot);
+    assert_eq!(mode(&mount.opened(slot).unwrap()), 0o444, "it can be opened again");
+    mount.state().open.pop(&slot);
+    let shard = dir.path().join("model-00002-of-00002.zt");
+    std::fs::set_permissions(shard, std::fs::Permissions::from_mode(0o600)).unwrap();
+    // The kernel keeps what it was told of the files in it.
+    assert!(matches!(mount.opened(slot).unwrap_err().kind(), crate::error::Kind::Changed));
+    let other = found(&mount, "model.zt");
+    assert!(other != number && found(&mount, "model.zt") == other);
+    assert_eq!(mode(&mount.opened(mount.slot(other).unwrap()).unwrap()), 0o400);
+}
+
+#[test]
+fn a_container_whose_shard_was_replaced_is_another_one_and_is_served() {
+    let dir = sharded();
+    let mount = mount(dir.path(), Layout::Replace);
+    let number = found(&mount, "model.zt");
+    let session = mount.opened(mount.slot(number).unwrap()).unwrap();
+    let shard = dir.path().join("model-00002-of-00002.zt");
+    std::fs::copy(&shard, dir.path().join("new")).unwrap();
+    std::fs::rename(dir.path().join("new"), shard).unwrap();
+    mount.give_up();
+    assert_eq!(found(&mount, "model.zt"), number, "not seen yet");
+    let watch = &session.shared().watch;
+    session.shared().tree.container().folder().unwrap().check_some(9).unwrap_err();
+    assert!(watch.unchanged().is_err());
+    mount.give_up();
+    let other = found(&mount, "model.zt");
+    assert!(other != number);
+    mount.opened(mount.slot(other).unwrap()).unwrap().shared().watch.unchanged().unwrap();
 }
 
 #[test]

@@ -255,3 +255,28 @@ impl fmt::Debug for Address {
         write!(f, "{}", self.shown.display())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_names_the_host_of_the_request_and_none_of_its_secrets() {
+        for url in [
+            "http://user:SECRET@host/x",
+            "http:///user:SECRET@host/x",
+            "http://\\user:SECRET@host\\x",
+            "http://\t/\n/us\ter:SEC\nRET@host/x",
+            "http://user:SECRET@SECRET@host/x",
+            "http://user:SECRET@host?SECRET",
+            "http://user:SECRET@host#SECRET/x",
+            "HTTP:////user@host:80/x?y",
+        ] {
+            let address = Address::parse(url).unwrap();
+            let Target::Http(parsed) = &address.target else { panic!("{url}") };
+            let shown = address.shown().to_str().unwrap();
+            assert!(!shown.contains("SECRET") && !shown.contains("user"), "{url}: {shown}");
+            assert_eq!(Url::parse(shown).unwrap().host_str(), parsed.host_str(), "{url}: {shown}");
+        }
+    }
+}

@@ -32,6 +32,9 @@ pub(super) fn new() -> Result<reqwest::Client, String> {
             attempt.error("too many redirections")
         } else if was_secret && attempt.url().scheme() != "https" {
             attempt.error("a redirection from https to http")
+        } else if !matches!(attempt.url().scheme(), "http" | "https") {
+            let why = format!("to {}:", attempt.url().scheme());
+            attempt.error(why)
         } else {
             attempt.follow()
         }

@@ -14,15 +14,18 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write as _};
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, mkdirat, openat, renameat, unlinkat};
+use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -33,6 +36,7 @@ use super::version::Version;
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::limits::zeroed;
+use crate::source::dir::{Links, open_regular};
 use crate::source::remote_options::CacheDir;
 
 /// Begins every file.
@@ -45,6 +49,8 @@ const VERSION: &str = "version";
 const MOST_VERSION: u64 = 4096;
 /// Spans that are being written at a time; others are not kept.
 const WRITING: usize = 8;
+/// Names that are tried for a file that is being written: a process that was killed may have left some.
+const NAMES: usize = 64;
 /// Most bytes that are written between two looks at the free space.
 const LOOK: u64 = 64 << 20;
 
@@ -53,7 +59,8 @@ const LOOK: u64 = 64 << 20;
 pub(super) struct Disk {
     settings: CacheDir,
     key: [u8; 32],
-    dir: PathBuf,
+    /// The name of its directory.
+    dir: String,
     /// Of the version that is open; none before one is.
     open: Mutex<Open>,
     writing: AtomicUsize,
@@ -76,22 +83,15 @@ impl Disk {
     /// # Errors
     /// [`Kind::Usage`] if the directory cannot be made, or others can write to it.
     pub(super) fn new(settings: &CacheDir, identity: &str) -> Result<Self> {
-        let refused = |why: String| {
-            let why = format!("{}: {why}", settings.dir.display());
-            Error::new(Kind::Usage(why.into()), "remote_cache")
-        };
+        let refused = |why: String| refused(settings, &why);
         let key: [u8; 32] = Sha256::digest(identity).into();
-        let mut name = String::new();
+        let mut dir = String::new();
         for byte in key {
-            write!(name, "{byte:02x}").map_err(|e| refused(e.to_string()))?;
+            write!(dir, "{byte:02x}").map_err(|e| refused(e.to_string()))?;
         }
-        let dir = settings.dir.join(name);
-        let make = || DirBuilder::new().recursive(true).mode(0o700).create(&dir);
-        make().map_err(|e| refused(crate::error::os_message(&e)))?;
-        let about = fs::metadata(&settings.dir).map_err(|e| refused(crate::error::os_message(&e)))?;
-        let is_ours = about.uid() == rustix::process::geteuid().as_raw();
-        if !is_ours || about.mode() & 0o022 != 0 {
-            return Err(refused("not a directory that only this user can write to".to_owned()));
+        match mkdirat(hold(settings)?, &dir, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(e) => return Err(refused(crate::error::os_message(&e.into()))),
         }
         let (writing, pending, written) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(LOOK));
         Ok(Self { settings: settings.clone(), key, dir, open: Mutex::default(), writing, pending, written })
@@ -100,7 +100,7 @@ impl Disk {
     /// The version that was open last, if its first bytes are there.
     pub(super) fn known(&self) -> Option<Version> {
         let mut text = String::new();
-        File::open(self.dir.join(VERSION)).ok()?.take(MOST_VERSION).read_to_string(&mut text).ok()?;
+        self.file(VERSION)?.take(MOST_VERSION).read_to_string(&mut text).ok()?;
         let (sum, text) = text.split_once('\n')?;
         let mut lines = text.lines();
         let [etag, modified, size] = [lines.next()?, lines.next()?, lines.next()?];
@@ -117,9 +117,9 @@ impl Disk {
     pub(super) fn pin(&self, version: &Version) {
         let Some(wanted) = number(version) else { return };
         if self.known().as_ref() != Some(version) {
-            self.write_version(version).unwrap_or_else(|e| unusable(&self.dir, &e));
+            self.write_version(version).unwrap_or_else(|e| self.unusable(&e));
         }
-        let ranges = self.listed(wanted, |name| _ = fs::remove_file(self.dir.join(name)));
+        let ranges = self.listed(wanted, |name| self.remove(name));
         *self.lock() = Open { version: Some(wanted), ranges };
     }
 
@@ -133,13 +133,11 @@ impl Disk {
     /// The ranges that are there of the version `wanted`; passes the names of files of others to `other`.
     fn listed(&self, wanted: u64, other: impl Fn(&str)) -> BTreeMap<u64, u64> {
         let mut ranges = BTreeMap::new();
-        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let Some((name, (version, range))) = name.to_str().and_then(|name| Some((name, parse(name)?))) else {
-                continue;
-            };
+        let entries = self.top().and_then(|top| evict::entries(top, &self.dir));
+        for name in entries.into_iter().flatten() {
+            let Some((version, range)) = parse(&name) else { continue };
             if version != wanted {
-                other(name);
+                other(&name);
             } else if ranges.get(&range.start).is_none_or(|end| *end < range.end) {
                 ranges.insert(range.start, range.end);
             }
@@ -181,16 +179,16 @@ impl Disk {
             span.push(bytes.get(HEADER.checked_add(skip)?..)?.get(..len)?).ok()
         });
         if done.is_none() {
-            tracing::debug!("{}: a span of remote_cache is gone or broken; fetched again", self.dir.display());
+            tracing::debug!("{}: a span of remote_cache is gone or broken; fetched again", self.path().display());
             self.lock().ranges.remove(&file.start);
-            fs::remove_file(self.dir.join(name(version, &file))).ok();
+            self.remove(&name(version, &file));
         }
         done.is_some()
     }
 
     /// The file of `range`, if it is whole.
     fn read(&self, version: u64, range: &Range<u64>) -> Option<Vec<u8>> {
-        let mut file = File::open(self.dir.join(name(version, range))).ok()?;
+        let mut file = self.file(&name(version, range))?;
         let len = range.end.checked_sub(range.start)?;
         let all = len.checked_add(to_u64(HEADER))?;
         if file.metadata().ok()?.len() != all {
@@ -234,7 +232,7 @@ impl Disk {
                     let end = open.ranges.entry(range.start).or_insert(range.end);
                     *end = (*end).max(range.end);
                 }
-                Err(e) => unusable(&self.dir, &e),
+                Err(e) => self.unusable(&e),
             }
         }
         self.writing.fetch_sub(1, Ordering::AcqRel);
@@ -243,15 +241,55 @@ impl Disk {
 
     /// Writes a file that is there as a whole, or not at all.
     fn write(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+        let top = self.top().ok_or(Errno::BADF)?;
+        let (part, mut file) = self.new_file(top)?;
+        let written = parts.iter().try_for_each(|part| file.write_all(part));
+        let kept = written.and_then(|()| Ok(renameat(top, self.at(&part), top, self.at(name))?));
+        kept.inspect_err(|_| self.remove(&part))
+    }
+
+    /// A new file, and its name.
+    fn new_file(&self, top: BorrowedFd<'_>) -> io::Result<(String, File)> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let part = self.dir.join(format!("{PART}{}-{number}", std::process::id()));
-        let written = || {
-            let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
-            parts.iter().try_for_each(|part| file.write_all(part))?;
-            fs::rename(&part, self.dir.join(name))
-        };
-        written().inspect_err(|_| _ = fs::remove_file(&part))
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        for _ in 0..NAMES {
+            let part = format!("{PART}{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+            match openat(top, self.at(&part), flags, Mode::RUSR | Mode::WUSR) {
+                Err(Errno::EXIST) => {}
+                opened => return Ok((part, File::from(opened?))),
+            }
+        }
+        Err(Errno::EXIST.into())
+    }
+
+    /// The file `name`, if it is a regular one.
+    fn file(&self, name: &str) -> Option<File> {
+        open_regular(self.top()?, self.at(name).as_ref(), Links::Refused).ok().map(|(file, _)| file)
+    }
+
+    fn remove(&self, name: &str) {
+        // Another process may have removed it.
+        self.top().into_iter().for_each(|top| _ = unlinkat(top, self.at(name), AtFlags::empty()));
+    }
+
+    /// The directory of all objects.
+    fn top(&self) -> Option<BorrowedFd<'_>> {
+        self.settings.held.get().map(OwnedFd::as_fd)
+    }
+
+    /// The path of the file `name` in it.
+    fn at(&self, name: &str) -> String {
+        format!("{}/{name}", self.dir)
+    }
+
+    /// For messages.
+    fn path(&self) -> PathBuf {
+        self.settings.dir.join(&self.dir)
+    }
+
+    fn unusable(&self, e: &io::Error) {
+        let why = crate::error::os_message(e);
+        tracing::warn!("{}: nothing is kept in remote_cache: {why}", self.path().display());
     }
 
     /// Whether `len` bytes may be written, which are some of `pending`; makes room from time to time.
@@ -261,7 +299,8 @@ impl Disk {
         if written < look {
             return true;
         }
-        let is_room = evict::make_room(&self.settings.dir, self.settings.size, pending.saturating_add(look));
+        let need = pending.saturating_add(look);
+        let is_room = self.top().is_some_and(|top| evict::make_room(top, self.settings.size, need));
         if is_room {
             self.written.store(0, Ordering::Release);
         }
@@ -273,8 +312,29 @@ impl Disk {
     }
 }
 
-fn unusable(dir: &Path, e: &io::Error) {
-    tracing::warn!("{}: nothing is kept in remote_cache: {}", dir.display(), crate::error::os_message(e));
+fn refused(settings: &CacheDir, why: &str) -> Error {
+    Error::new(Kind::Usage(format!("{}: {why}", settings.dir.display()).into()), "remote_cache")
+}
+
+/// The directory of `settings`, made if need be, and held from now on: whoever can write to the directory above it may
+/// put another one in its place, but not write to this one.
+///
+/// # Errors
+/// [`Kind::Usage`] if it cannot be made, or others can write to it.
+pub(super) fn hold(settings: &CacheDir) -> Result<&OwnedFd> {
+    if let Some(held) = settings.held.get() {
+        return Ok(held);
+    }
+    let failed = |e: io::Error| refused(settings, &crate::error::os_message(&e));
+    DirBuilder::new().recursive(true).mode(0o700).create(&settings.dir).map_err(failed)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = openat(CWD, &settings.dir, flags, Mode::empty()).map_err(|e| failed(e.into()))?;
+    let about = fstat(&dir).map_err(|e| failed(e.into()))?;
+    let is_ours = about.st_uid == rustix::process::geteuid().as_raw();
+    if !is_ours || about.st_mode & 0o022 != 0 {
+        return Err(refused(settings, "not a directory that only this user can write to"));
+    }
+    Ok(settings.held.get_or_init(|| dir))
 }
 
 /// The number by which files name `version`; `None` if it has no strong `ETag`.
@@ -286,6 +346,9 @@ fn number(version: &Version) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "a test")]
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
 
     fn version(etag: &str) -> Version {
@@ -293,7 +356,7 @@ mod tests {
     }
 
     fn disk(dir: &Path) -> Disk {
-        Disk::new(&CacheDir { dir: dir.join("cache"), size: None }, "http://h/x").unwrap()
+        Disk::new(&CacheDir::new(dir.join("cache"), None), "http://h/x").unwrap()
     }
 
     fn span(range: Range<u64>) -> Span {
@@ -348,7 +411,7 @@ mod tests {
             let disk = disk(tmp.path());
             disk.pin(&version("\"a\""));
             disk.store(&span(0..100));
-            let path = disk.dir.join(name(number(&version("\"a\"")).unwrap(), &(0..100)));
+            let path = disk.path().join(name(number(&version("\"a\"")).unwrap(), &(0..100)));
             let mut bytes = fs::read(&path).unwrap();
             break_it(&mut bytes);
             fs::write(&path, bytes).unwrap();
@@ -360,11 +423,56 @@ mod tests {
     }
 
     #[test]
+    fn what_is_put_in_the_place_of_the_directory_is_not_touched() {
+        let tmp = tempfile::tempdir().unwrap();
+        let disk = disk(tmp.path());
+        disk.pin(&version("\"a\""));
+        let (cache, old, victim) = (tmp.path().join("cache"), tmp.path().join("old"), tmp.path().join("victim"));
+        fs::write(&victim, b"precious").unwrap();
+        fs::rename(&cache, &old).unwrap();
+        fs::create_dir_all(cache.join(&disk.dir)).unwrap();
+        for number in 0..NAMES {
+            let link = cache.join(&disk.dir).join(format!("{PART}{}-{number}", std::process::id()));
+            std::os::unix::fs::symlink(&victim, link).unwrap();
+        }
+        disk.store(&span(0..100));
+        assert!(loaded(&disk, 0..100).is_some());
+        assert_eq!(fs::read(&victim).unwrap(), b"precious");
+        assert!(old.join(&disk.dir).join(name(number(&version("\"a\"")).unwrap(), &(0..100))).exists());
+    }
+
+    #[test]
+    fn no_link_is_followed_and_no_pipe_is_waited_for() {
+        let tmp = tempfile::tempdir().unwrap();
+        let disk = disk(tmp.path());
+        disk.pin(&version("\"a\""));
+        disk.store(&span(0..100));
+        let (path, victim) = (disk.path().join(VERSION), tmp.path().join("victim"));
+        let (first, _) = disk.new_file(disk.top().unwrap()).unwrap();
+        let next: usize = first.rsplit_once('-').unwrap().1.parse().unwrap();
+        // Other tests of this process use up some.
+        for number in next..next + NAMES / 2 {
+            let link = disk.path().join(format!("{PART}{}-{number}", std::process::id()));
+            std::os::unix::fs::symlink(&victim, link).ok();
+        }
+        disk.store(&span(200..300));
+        assert!(!victim.exists());
+        for kind in [rustix::fs::FileType::Fifo, rustix::fs::FileType::Symlink] {
+            fs::remove_file(&path).unwrap();
+            match kind {
+                rustix::fs::FileType::Fifo => rustix::fs::mknodat(CWD, &path, kind, Mode::RUSR, 0).unwrap(),
+                _ => std::os::unix::fs::symlink("elsewhere", &path).unwrap(),
+            }
+            assert_eq!(disk.known(), None);
+        }
+    }
+
+    #[test]
     fn a_directory_that_others_can_write_to_is_refused() {
         use std::os::unix::fs::PermissionsExt;
         let tmp = tempfile::tempdir().unwrap();
         fs::set_permissions(tmp.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        let settings = CacheDir { dir: tmp.path().to_path_buf(), size: None };
+        let settings = CacheDir::new(tmp.path().to_path_buf(), None);
         assert!(Disk::new(&settings, "x").unwrap_err().to_string().contains("only this user"));
     }
 }

@@ -4,9 +4,10 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, SystemTime};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstatvfs, openat, statat, unlinkat};
 
 use super::stored_name::{PART, parse};
 
@@ -17,14 +18,16 @@ const FREE: u64 = 20;
 const FREE_BYTES: u64 = 1 << 30;
 
 struct Found {
-    used: SystemTime,
+    /// Seconds and nanoseconds since 1970.
+    used: (i64, i64),
     size: u64,
-    path: PathBuf,
+    /// Below the directory.
+    path: String,
 }
 
 /// Makes room in `top` for `need` bytes within `most`, and with a twentieth of the disk left free; returns whether
 /// there is room now.
-pub(super) fn make_room(top: &Path, most: Option<u64>, need: u64) -> bool {
+pub(super) fn make_room(top: BorrowedFd<'_>, most: Option<u64>, need: u64) -> bool {
     let mut found = found(top);
     found.sort_by_key(|file| file.used);
     let all = found.iter().fold(0_u64, |sum, file| sum.saturating_add(file.size));
@@ -37,28 +40,41 @@ pub(super) fn make_room(top: &Path, most: Option<u64>, need: u64) -> bool {
         if remove == 0 {
             break;
         }
-        if fs::remove_file(&file.path).is_ok() {
+        if unlinkat(top, &file.path, AtFlags::empty()).is_ok() {
             remove = remove.saturating_sub(file.size);
         }
     }
     remove == 0
 }
 
+/// The names in the directory `name` of `dir`; of links, none.
+pub(super) fn entries(dir: BorrowedFd<'_>, name: &str) -> Option<impl Iterator<Item = String>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let entries = Dir::new(openat(dir, name, flags, Mode::empty()).ok()?).ok()?;
+    Some(entries.map_while(Result::ok).filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned)))
+}
+
 /// The files below `top` that this program has made.
-fn found(top: &Path) -> Vec<Found> {
-    let entries = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten();
-    let is_object = |name: &str| name.len() == 64 && name.bytes().all(|b| b.is_ascii_hexdigit());
+fn found(top: BorrowedFd<'_>) -> Vec<Found> {
+    let is_object = |name: &String| name.len() == 64 && name.bytes().all(|b| b.is_ascii_hexdigit());
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut found = Vec::new();
-    for object in entries(top).filter(|entry| entry.file_name().to_str().is_some_and(is_object)) {
-        for entry in entries(&object.path()) {
-            let (name, about) = (entry.file_name(), entry.metadata());
-            let Some((name, about)) = name.to_str().zip(about.ok().filter(fs::Metadata::is_file)) else { continue };
-            let used = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            let is_abandoned = || used.elapsed().is_ok_and(|age| age > ABANDONED);
-            if parse(name).is_some() {
-                found.push(Found { used, size: about.len(), path: entry.path() });
+    for object in entries(top, ".").into_iter().flatten().filter(is_object) {
+        for name in entries(top, &object).into_iter().flatten() {
+            let path = format!("{object}/{name}");
+            let Ok(about) = statat(top, &path, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            if FileType::from_raw_mode(about.st_mode) != FileType::RegularFile {
+                continue;
+            }
+            let used = (about.st_mtime, i64::try_from(about.st_mtime_nsec).unwrap_or(0));
+            let is_abandoned = || {
+                let since = u64::try_from(used.0).map(Duration::from_secs).unwrap_or_default();
+                now.checked_sub(since).is_some_and(|age| age > ABANDONED)
+            };
+            if parse(&name).is_some() {
+                found.push(Found { used, size: u64::try_from(about.st_size).unwrap_or(0), path });
             } else if name.starts_with(PART) && is_abandoned() {
-                fs::remove_file(entry.path()).ok();
+                unlinkat(top, &path, AtFlags::empty()).ok();
             }
         }
     }
@@ -66,14 +82,17 @@ fn found(top: &Path) -> Vec<Found> {
 }
 
 /// How many bytes are missing for `need` bytes while a part of the disk stays free.
-fn lacking(top: &Path, need: u64) -> u64 {
-    let Ok(stat) = rustix::fs::statvfs(top) else { return u64::MAX };
+fn lacking(top: BorrowedFd<'_>, need: u64) -> u64 {
+    let Ok(stat) = fstatvfs(top) else { return u64::MAX };
     let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
     (bytes(stat.f_blocks) / FREE).min(FREE_BYTES).saturating_add(need).saturating_sub(bytes(stat.f_bavail))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::fd::AsFd;
+
     use super::*;
 
     #[test]
@@ -91,12 +110,14 @@ mod tests {
         for path in &other {
             fs::write(path, [0; 5000]).unwrap();
         }
-        assert!(make_room(tmp.path(), Some(10_000), 2500));
+        let top = fs::File::open(tmp.path()).unwrap();
+        let top = top.as_fd();
+        assert!(make_room(top, Some(10_000), 2500));
         let left: Vec<u64> = (0..10).filter(|&i| name(i).exists()).collect();
         assert_eq!(left, [2, 4, 5, 6, 7, 8, 9]);
         assert!(other.iter().all(|path| path.exists()));
-        assert!(make_room(tmp.path(), None, 1000));
-        assert!(!make_room(tmp.path(), None, u64::MAX));
+        assert!(make_room(top, None, 1000));
+        assert!(!make_room(top, None, u64::MAX));
         assert!((0..10).all(|i| !name(i).exists()) && other.iter().all(|path| path.exists()));
     }
 }

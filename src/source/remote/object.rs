@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, timeout};
 
 use crate::account::Account;
@@ -19,11 +19,12 @@ use crate::error::{Error, Kind, Result};
 
 use crate::source::RemoteOptions;
 use crate::source::origin::{Need, Origin, Part};
+use crate::wanted::{self, is_given_up};
 
 use super::address::{Address, Clients};
 use super::disk::Disk;
 use super::fetch::{Fetch, Opening};
-use super::session::Session;
+use super::session::{self, Session};
 use super::span::Span;
 use super::spans::{Needed, Spans, TAIL, joined};
 use super::streams::{Ahead, Streams};
@@ -97,10 +98,11 @@ impl Object {
         let disk = options.cache.as_ref().map(|cache| Disk::new(cache, &address.identity())).transpose()?;
         let (runtime, clients) = session.enter(&address)?;
         let head = Span::new(0..HEAD);
+        wanted::spend(HEAD)?;
         let known = disk.as_ref().and_then(Disk::known);
         let fetch = Fetch { address: address.clone(), clients, timeout: options.timeout, pinned: None, known };
         let with_tail = is_long && fetch.known.is_none();
-        let (Opening { version, since }, tail) = runtime.block_on(begin(fetch, &head, with_tail))?;
+        let (Opening { version, since }, tail) = session::wait(&runtime, begin(fetch, &head, with_tail))?;
         check_version(&version, options)?;
         let disk = disk.map(Arc::new);
         if let Some(disk) = &disk {
@@ -159,12 +161,19 @@ impl Object {
         let guards = needed.fetch.iter().map(|span| Guard { shared: self.shared.clone(), span: span.clone() });
         let guards: Vec<Guard> = guards.collect();
         if !guards.is_empty() {
+            guards.iter().try_for_each(|guard| wanted::spend(guard.span.len()))?;
             let (runtime, clients) = self.session.enter(&self.shared.address)?;
             for guard in guards {
                 self.session.run(&runtime, &guard.span.clone(), guard.fetch(clients.clone()));
             }
         }
         Ok(needed)
+    }
+
+    /// Gives up what this reader has waited for, or would have, and nobody else does.
+    fn leave(&self, needed: &Needed) {
+        let is_own = |span: &Arc<Span>| needed.cover.iter().chain(&needed.fetch).any(|own| Arc::ptr_eq(own, span));
+        self.session.cancel(|span| is_own(span) && !span.is_awaited());
     }
 
     /// Gives up what has not arrived, and waits until the rest is on disk.
@@ -232,16 +241,18 @@ impl Guard {
 /// Makes the first request, for `head`, and at the same time that for the end.
 async fn begin(fetch: Fetch, head: &Span, with_tail: bool) -> Result<(Opening, Option<Tail>)> {
     let began = Instant::now();
-    let tail = with_tail.then(|| tokio::spawn(fetch.clone().tail(TAIL)));
+    // Given up when it is dropped.
+    let mut tail = JoinSet::new();
+    if with_tail {
+        tail.spawn(fetch.clone().tail(TAIL));
+    }
     let opening = fetch.run(head).await;
-    let Some(mut tail) = tail else { return Ok((opening?, None)) };
     // To ask again would take as long.
     let is_longer = opening.as_ref().is_ok_and(|opening| opening.version.size > HEAD);
     let late = if is_longer { began.elapsed() } else { Duration::ZERO };
-    let came = timeout(late, &mut tail).await;
-    tail.abort();
+    let came = timeout(late, tail.join_next()).await;
     let opening = opening?;
-    let tail = came.ok().and_then(|came| came.ok()?).filter(|tail| opening.version.is_same(&tail.version));
+    let tail = came.ok().and_then(|came| came?.ok()?).filter(|tail| opening.version.is_same(&tail.version));
     Ok((opening, tail))
 }
 
@@ -277,9 +288,15 @@ impl Origin for Object {
         ranges.sort_unstable_by_key(|range| range.start);
         let mut joins = 0;
         loop {
+            wanted::check()?;
             let needed = self.cover(&ranges, None)?;
             match Self::copy(&needed.cover, parts, what) {
                 Ok(()) => return Ok(()),
+                // By this reader; or by all others that waited.
+                Err((e, _)) if is_given_up(&e) && !wanted::is_ahead() => {
+                    wanted::check().inspect_err(|_| self.leave(&needed))?;
+                    continue;
+                }
                 // Others have made this request, and its time may have been over soon.
                 Err((_, span)) if joins < JOINS && !needed.fetch.iter().any(|own| Arc::ptr_eq(own, &span)) => {}
                 Err((e, _)) => return Err(e),
@@ -329,7 +346,7 @@ impl Origin for Object {
     }
 
     fn cancel(&self) {
-        self.session.cancel(|_| true);
+        self.session.cancel(|span| !span.is_awaited());
     }
 }
 

@@ -15,10 +15,11 @@ use std::time::{Duration, Instant};
 use lru::LruCache;
 
 use super::address::Address;
+use super::disk;
 use super::listing::{self, Page};
 use super::object::HEAD;
 use super::objects::Objects;
-use super::session::Session;
+use super::session::{self, Session};
 use crate::account::Account;
 use crate::error::{Error, Kind, Result};
 use crate::source::seen::Seen;
@@ -56,6 +57,7 @@ impl Prefix {
             let why = "expect= is for a single object, not for all below a prefix";
             return Err(Error::new(Kind::Usage(why.into()), "expect"));
         }
+        options.cache.as_ref().map(disk::hold).transpose()?;
         let (options, account) = (options.clone(), account.clone());
         let (session, lately) = (Arc::default(), Mutex::new(LruCache::sparse(LATELY)));
         let prefix = Self { address: Address::prefix(url)?, session, options, account, lately };
@@ -182,7 +184,7 @@ impl Prefix {
     fn list(&self, base: &str, prefix: &str, from: Option<&str>, most: u32) -> Result<Page> {
         let (runtime, clients) = self.session.enter(&self.address)?;
         let work = listing::page((&self.address, &clients), self.options.timeout, (base, prefix), from, most);
-        runtime.block_on(work)
+        session::wait(&runtime, work)
     }
 
     fn lock(&self) -> MutexGuard<'_, LruCache<String, (Instant, Option<Seen>)>> {

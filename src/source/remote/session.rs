@@ -8,13 +8,16 @@
 
 use std::fmt;
 use std::io;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 use crate::error::{Error, Result};
+use crate::wanted::{self, LOOK};
 
 use super::address::{Address, Clients};
 use super::span::Span;
@@ -71,7 +74,7 @@ impl Session {
         requests.push(Request { span: span.clone(), task: runtime.spawn(work).abort_handle() });
     }
 
-    /// Gives up the requests for spans that `is_given_up` names: who waits for them gets `EINTR`.
+    /// Gives up the requests for spans that `is_given_up` names: who waits for them asks again.
     pub(super) fn cancel(&self, is_given_up: impl Fn(&Arc<Span>) -> bool) {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         requests.retain(|Request { span, task }| {
@@ -92,6 +95,23 @@ impl Session {
             runtime.shutdown_timeout(END);
         }
     }
+}
+
+/// The result of `work`, which is dropped once the caller has given it up.
+///
+/// # Errors
+/// Those of `work`; `EINTR`.
+pub(super) fn wait<T>(runtime: &Handle, work: impl Future<Output = Result<T>>) -> Result<T> {
+    wanted::check()?;
+    runtime.block_on(async {
+        let mut work = pin!(work);
+        loop {
+            match timeout(LOOK, work.as_mut()).await {
+                Ok(done) => return done,
+                Err(_) => wanted::check()?,
+            }
+        }
+    })
 }
 
 impl Open {

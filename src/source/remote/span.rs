@@ -3,13 +3,13 @@
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use std::fmt;
-use std::io;
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::limits::zeroed;
+use crate::wanted;
 
 /// A range of an object, being fetched or there.
 pub(super) struct Span {
@@ -25,6 +25,8 @@ struct State {
     /// How many of them have arrived.
     there: usize,
     failed: Option<Error>,
+    /// Readers that wait for bytes of it, without those ahead of their readers.
+    waiting: usize,
 }
 
 impl Span {
@@ -81,8 +83,13 @@ impl Span {
     /// Ends the span, unless it is whole, because nobody waits for it any more.
     pub(super) fn cancel(&self) {
         if !self.is_done() {
-            self.fail(Error::io(io::Error::from_raw_os_error(libc::EINTR), "object"));
+            self.fail(wanted::given_up());
         }
+    }
+
+    /// Whether readers wait for it.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.lock().waiting > 0
     }
 
     /// Whether the span has failed.
@@ -99,18 +106,24 @@ impl Span {
     /// Copies the part of `dst`, which begins at `at`, that this span has; waits for it.
     ///
     /// # Errors
-    /// The error of the request.
+    /// The error of the request; `EINTR` if the reader has given up.
     pub(super) fn copy(&self, at: u64, dst: &mut [u8]) -> Result<()> {
         let end = at.saturating_add(to_u64(dst.len())).min(self.range.end);
         let start = at.max(self.range.start);
         let index = |from: u64, to: u64| usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
         let (from, to) = (index(self.range.start, start), index(self.range.start, end));
+        let is_early = |state: &mut State| state.there < to && state.failed.is_none();
         let mut state = self.lock();
-        while state.there < to {
-            if let Some(error) = &state.failed {
-                return Err(error.clone());
-            }
-            state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
+        if is_early(&mut state) {
+            let counted = usize::from(!wanted::is_ahead());
+            state.waiting = state.waiting.saturating_add(counted);
+            let waited = wanted::wait_while(&self.arrived, &self.state, state, is_early).map(drop);
+            state = self.lock();
+            state.waiting = state.waiting.saturating_sub(counted);
+            waited?;
+        }
+        if let Some(error) = state.failed.as_ref().filter(|_| state.there < to) {
+            return Err(error.clone());
         }
         let target = dst.get_mut(index(at, start)..index(at, end));
         match target.zip(state.bytes.get(from..to)) {

@@ -1,7 +1,8 @@
 //! The version of an object: what a server says that identifies its bytes, compared with every reply.
 //!
 //! Servers are asked to answer only for this version (`If-Match`), but several ignore that, so every reply is compared
-//! too. An entity tag identifies the bytes; without one, the time of the last change and the size have to do.
+//! too. A strong entity tag identifies the bytes. A weak one may stay the same when they change, so the time of the last
+//! change counts too; without a tag, that and the size have to do.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -37,8 +38,9 @@ impl Version {
 
     /// Whether a reply that describes `other` is of this version.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        let same = if self.etag.is_some() { self.etag == other.etag } else { self.modified == other.modified };
-        same && self.size == other.size
+        let is_same_tag = self.etag.is_none() || self.etag == other.etag;
+        let is_same_time = self.strong_etag().is_some() || self.modified == other.modified;
+        is_same_tag && is_same_time && self.size == other.size
     }
 
     /// The `ETag` if a server may be asked to match it: a weak one never does.
@@ -167,6 +169,10 @@ mod tests {
         assert!(!pinned.is_same(&version(Some("\"b\""), Some("then"), 10)));
         assert!(!pinned.is_same(&version(None, Some("then"), 10)));
         assert!(!pinned.is_same(&version(Some("\"a\""), Some("then"), 11)));
+        let weak = version(Some("W/\"a\""), Some("then"), 10);
+        assert!(weak.is_same(&weak.clone()) && weak.is_pinned());
+        assert!(!weak.is_same(&version(Some("W/\"a\""), Some("now"), 10)));
+        assert!(!weak.is_same(&version(Some("W/\"b\""), Some("then"), 10)));
         let dated = version(None, Some("then"), 10);
         assert!(dated.is_same(&version(Some("\"a\""), Some("then"), 10)) && !dated.is_same(&version(None, None, 10)));
         assert!(dated.is_pinned() && !version(None, None, 10).is_pinned());

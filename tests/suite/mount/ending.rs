@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::support::made::{DATA, SLOW, SLOW_PIECES, SMALL_PIECE, bytes};
 use crate::support::mounts::{Mounted, can_mount, fzmfs, is_alive, is_mounted, run, sh, wait_until};
@@ -72,6 +73,25 @@ fn umount_of_one_of_two_mount_points_names_the_other_one() {
     assert!(!mounted.is_mounted());
     let output = run(fzmfs().arg("umount").arg(mounted.dir.path().join("other")));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn umount_waits_for_no_source_that_does_not_answer() {
+    if !can_mount() {
+        return;
+    }
+    let below = Mounted::made(&[]);
+    let above = Mounted::nothing();
+    let output = run(fzmfs().arg("mount").arg(&below.point).arg(&above.point));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let (daemon, source) = (above.daemon(), below.daemon());
+    sh(below.dir.path(), &format!("kill -STOP {source}"));
+    // The kernel keeps the mode of the root for half a second. With less than that, the test would pass for no reason.
+    std::thread::sleep(Duration::from_millis(600));
+    let output = run(fzmfs().arg("umount").arg(&above.point));
+    sh(below.dir.path(), &format!("kill -CONT {source}"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!is_alive(daemon));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::support::server::{Fault, Object, Server};
 const MIB: u64 = 1 << 20;
 
 fn open(server: &Server, dir: &Path) -> Arc<Source> {
-    let cache = Some(CacheDir { dir: dir.join("cache"), size: None });
+    let cache = Some(CacheDir::new(dir.join("cache"), None));
     open_with(server, "x", &RemoteOptions { cache, ..RemoteOptions::default() }).unwrap()
 }
 
@@ -44,7 +44,7 @@ fn what_was_read_before_takes_no_request_but_one_that_asks_whether_it_changed() 
     assert!(again.get(FileOffset(0), 20 * MIB, "x").unwrap() == bytes);
     assert!(sent(&server) < 17 * MIB, "{}", sent(&server));
     server.fail([Fault::Status(403)]);
-    let cache = Some(CacheDir { dir: dir.path().join("cache"), size: None });
+    let cache = Some(CacheDir::new(dir.path().join("cache"), None));
     let refused = open_with(&server, "x", &RemoteOptions { cache, ..RemoteOptions::default() });
     assert!(refused.is_err(), "what is kept is not for those who have no permission any more");
 }
@@ -70,7 +70,7 @@ fn another_version_takes_nothing_of_the_one_that_is_kept() {
 fn the_directory_stays_within_its_size() {
     let (server, dir, bytes) = (Server::start(), tempfile::tempdir().unwrap(), noise(40 << 20));
     server.put("x", Object::new(bytes.clone()));
-    let cache = Some(CacheDir { dir: dir.path().join("cache"), size: Some(16 * MIB) });
+    let cache = Some(CacheDir::new(dir.path().join("cache"), Some(16 * MIB)));
     let options = RemoteOptions { cache, ..RemoteOptions::default() };
     for _ in 0..2 {
         let source = open_with(&server, "x", &options).unwrap();

@@ -8,8 +8,10 @@ mod mounted;
 mod others;
 mod prefix;
 mod prefix_requests;
+mod prefix_waiting;
 mod reading;
 mod versions;
+mod waiting;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use crate::support::server::{Fault, Object, Server};
 use crate::support::services::BUCKET;
 
 /// A bucket with `objects`, on our server: every list is the whole one.
-fn bucket(server: &Server, objects: &[(&str, Vec<u8>, &str)]) {
+pub(super) fn bucket(server: &Server, objects: &[(&str, Vec<u8>, &str)]) {
     let mut list = "<ListBucketResult><IsTruncated>false</IsTruncated>".to_owned();
     for (key, bytes, tag) in objects {
         let object = Object::new(bytes.clone()).with_etag(&format!("\"{tag}\""));
@@ -33,7 +33,7 @@ fn bucket(server: &Server, objects: &[(&str, Vec<u8>, &str)]) {
 }
 
 /// Where the program finds S3 on our server.
-fn endpoint(server: &Server) -> String {
+pub(super) fn endpoint(server: &Server) -> String {
     server.url("").trim_end_matches('/').to_owned()
 }
 

@@ -23,6 +23,7 @@ struct Shared {
     /// Fault of each request for the end of an object.
     tails: Mutex<Option<Fault>>,
     delay: Mutex<Duration>,
+    lets_go: AtomicBool,
     ended: AtomicBool,
 }
 
@@ -90,6 +91,8 @@ pub(crate) enum Fault {
     Close,
     /// No answer for this time, then the connection is closed.
     Silence(Duration),
+    /// No answer until [`Server::let_go`], then the connection is closed.
+    Held,
     /// The whole object, with 200.
     Whole,
     /// One byte, and again after this time, so often.
@@ -122,6 +125,7 @@ impl Server {
             faults: Mutex::default(),
             tails: Mutex::default(),
             delay: Mutex::default(),
+            lets_go: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         });
         let server = shared.clone();
@@ -159,6 +163,11 @@ impl Server {
     /// count nor fail: they are made beside others, in any order.
     pub(crate) fn serve_tails(&self, fault: Fault) {
         *self.shared.tails.lock().unwrap() = Some(fault);
+    }
+
+    /// Closes the connections of requests that are held, now and from now on.
+    pub(crate) fn let_go(&self) {
+        self.shared.lets_go.store(true, Ordering::Relaxed);
     }
 
     /// How long each answer waits from now on.
@@ -227,6 +236,12 @@ impl Shared {
             Fault::Close | Fault::Reset => return None,
             Fault::Silence(time) => {
                 std::thread::sleep(*time);
+                return None;
+            }
+            Fault::Held => {
+                while !self.lets_go.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
                 return None;
             }
             Fault::Status(status) => return out.head(*status, &[], 0),

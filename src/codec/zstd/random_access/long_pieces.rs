@@ -6,13 +6,14 @@
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use crate::account::decode_budget;
 use crate::bytes::to_u64;
 use crate::checksum::{ChecksumGate, Verified, Verify};
 use crate::error::{Error, Kind, Result};
+use crate::wanted;
 
 use super::super::decode::length_error;
 use super::super::frame::{Frame, PIECE};
@@ -197,7 +198,7 @@ impl Frames {
             // A decoder that will reach this piece, or stop closer before it than an idle one, is worth waiting for.
             let near = |out: &Range<u64>| out.contains(&piece) || (out.end <= piece && out.end > behind);
             if live.busy.iter().any(near) {
-                live = state.returned.wait(live).unwrap_or_else(PoisonError::into_inner);
+                live = wanted::wait(&state.returned, &state.live, live)?;
                 continue;
             }
             let cursor = idle.map(|i| live.idle.swap_remove(i));

@@ -15,6 +15,7 @@ use super::Context;
 use super::array_store::ArrayStore;
 use crate::account::decode_budget;
 use crate::error::{Error, Kind, Result};
+use crate::wanted;
 
 /// The entries, 8 bytes each.
 pub(super) struct Checkpoints {
@@ -141,7 +142,7 @@ impl Checkpoints {
             if !scan.is_running {
                 break;
             }
-            scan = self.advanced.wait(scan).unwrap_or_else(PoisonError::into_inner);
+            scan = wanted::wait(&self.advanced, &self.scan, scan)?;
         }
         scan.is_running = true;
         drop(scan);

@@ -1,0 +1,339 @@
+//! Whether work is still wanted by whoever asked for it.
+//!
+//! A caller that may have to wait runs its work in [`while_wanted`] or [`Wanted::within`]. All that waits in there, for
+//! a server or for another thread, asks every [`LOOK`], and so does each read of a server; once the work is not wanted
+//! it fails with `EINTR`. Threads that work for the same caller take that along with [`carried`].
+//!
+//! Work may also be limited in what it asks servers for ([`Allowance`]): the bytes of an object may make it go on for
+//! ever.
+//!
+//! Only the thread that has the question asks it; the others see the answer. So it may be about the thread itself, as
+//! whether a signal has arrived.
+#![forbid(unsafe_code)]
+
+use std::cell::RefCell;
+use std::fmt;
+use std::io;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Kind, Result};
+
+/// Interval between two questions.
+pub const LOOK: Duration = Duration::from_millis(50);
+
+thread_local! {
+    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+}
+
+/// Work that is wanted until it is given up.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    is_given_up: AtomicBool,
+    /// `None`: without a limit.
+    allowance: Option<Allowance>,
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// What work may ask servers for.
+#[derive(Debug, Clone, Copy)]
+pub struct Allowance {
+    /// Requests.
+    pub requests: u64,
+    /// Bytes of all replies.
+    pub bytes: u64,
+    /// No request is made later.
+    pub until: Instant,
+}
+
+/// What the current thread works for.
+#[derive(Clone)]
+struct Current {
+    /// `None`: for nobody yet.
+    wanted: Option<Wanted>,
+    question: Option<Rc<dyn Fn() -> bool>>,
+    asked: Instant,
+}
+
+/// Runs `work` as long as `is_wanted`, which is called on this thread every 50 ms while `work` waits for a server or
+/// for other threads. Once it has returned `false`, those waits fail with `EINTR`, also on the threads that `work` has
+/// started, and with them, soon, `work`. Work that does not wait is not interrupted.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// // Nobody answers there; the caller loses patience before the time-out does.
+/// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+/// let url = format!("http://{}/x.zst", listener.local_addr()?);
+/// let until = Instant::now() + Duration::from_millis(100);
+/// let opened = fzmfs::while_wanted(
+///     move || Instant::now() < until,
+///     || fzmfs::Archive::open(&url, &fzmfs::Options::default()),
+/// );
+/// # if cfg!(feature = "remote") {
+/// assert!(fzmfs::is_given_up(&opened.unwrap_err()));
+/// # }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn while_wanted<T>(is_wanted: impl Fn() -> bool + 'static, work: impl FnOnce() -> T) -> T {
+    Wanted::default().entered(Some(Rc::new(is_wanted)), work)
+}
+
+/// Whether `error` says that nobody wants the result any more.
+pub fn is_given_up(error: &Error) -> bool {
+    error.errno() == libc::EINTR
+}
+
+impl Wanted {
+    /// That of the work which this thread does, if whoever asked for it may give it up.
+    pub fn current() -> Option<Self> {
+        CURRENT.with_borrow(|current| current.as_ref()?.wanted.clone())
+    }
+
+    /// Work that may ask for no more than `allowance`.
+    pub fn limited(allowance: Allowance) -> Self {
+        Self(Arc::new(State { allowance: Some(allowance), ..State::default() }))
+    }
+
+    /// Gives the work up.
+    pub fn give_up(&self) {
+        self.0.is_given_up.store(true, Ordering::Release);
+    }
+
+    /// Whether it was given up.
+    pub fn is_given_up(&self) -> bool {
+        self.0.is_given_up.load(Ordering::Acquire)
+    }
+
+    fn spend(&self, bytes: u64, now: Instant) -> Result<()> {
+        let Some(allowance) = &self.0.allowance else { return Ok(()) };
+        let all = |sum: &AtomicU64, more: u64| sum.fetch_add(more, Ordering::Relaxed).saturating_add(more);
+        let too_large = |value, limit, what| Err(Error::new(Kind::TooLarge { value, limit }, what));
+        let (requests, bytes) = (all(&self.0.requests, 1), all(&self.0.bytes, bytes));
+        if requests > allowance.requests || now > allowance.until {
+            return too_large(requests, allowance.requests.min(requests - 1), "requests to a server for one answer");
+        }
+        if bytes > allowance.bytes {
+            return too_large(bytes, allowance.bytes, "bytes from a server for one answer");
+        }
+        Ok(())
+    }
+
+    /// Runs `work` until it is given up.
+    pub fn within<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.entered(None, work)
+    }
+
+    /// As [`Wanted::within`], for what this thread does until the returned value is dropped.
+    pub fn enter(&self) -> Entered {
+        Entered(CURRENT.replace(Some(Current::of(Some(self.clone())))))
+    }
+
+    /// Whether somebody else has it, as a thread that works for it.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    fn entered<T>(&self, question: Option<Rc<dyn Fn() -> bool>>, work: impl FnOnce() -> T) -> T {
+        Current { question, ..Current::of(Some(self.clone())) }.during(work)
+    }
+}
+
+impl Current {
+    fn of(wanted: Option<Wanted>) -> Self {
+        Self { wanted, question: None, asked: Instant::now() }
+    }
+
+    fn during<T>(self, work: impl FnOnce() -> T) -> T {
+        let _entered = Entered(CURRENT.replace(Some(self)));
+        work()
+    }
+}
+
+/// Runs `work` ahead of those who may want its result: nobody waits for it yet.
+pub fn ahead<T>(work: impl FnOnce() -> T) -> T {
+    Current::of(None).during(work)
+}
+
+/// Whether nobody waits for the work of this thread.
+pub fn is_ahead() -> bool {
+    CURRENT.with_borrow(|current| current.as_ref().is_some_and(|current| current.wanted.is_none()))
+}
+
+/// `work`, wanted as long as what this thread does now, on whatever thread it will run.
+pub fn carried<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+    let wanted = Wanted::current();
+    move || during(wanted, work)
+}
+
+/// Runs `work` for those who want `wanted`; nobody gives it up if there are none.
+pub fn during<T>(wanted: Option<Wanted>, work: impl FnOnce() -> T) -> T {
+    let _entered = Entered(CURRENT.replace(wanted.map(|wanted| Current::of(Some(wanted)))));
+    work()
+}
+
+/// Fails once the work of this thread is not wanted any more; asks, if it is time to.
+///
+/// # Errors
+/// `EINTR`.
+pub fn check() -> Result<()> {
+    let Some(Current { wanted: Some(wanted), question, asked }) = CURRENT.with_borrow(Option::clone) else {
+        return Ok(());
+    };
+    if let Some(question) = question.filter(|_| !wanted.is_given_up() && asked.elapsed() >= LOOK) {
+        if !question() {
+            wanted.give_up();
+        }
+        CURRENT.with_borrow_mut(|current| current.iter_mut().for_each(|current| current.asked = Instant::now()));
+    }
+    if wanted.is_given_up() {
+        return Err(given_up());
+    }
+    Ok(())
+}
+
+/// Counts a request to a server for `bytes` that the work of this thread makes.
+///
+/// # Errors
+/// [`Kind::TooLarge`] if it is more than that work is allowed.
+pub fn spend(bytes: u64) -> Result<()> {
+    Wanted::current().map_or(Ok(()), |wanted| wanted.spend(bytes, Instant::now()))
+}
+
+/// That nobody wants the result any more.
+pub fn given_up() -> Error {
+    Error::io(io::Error::from_raw_os_error(libc::EINTR), "request")
+}
+
+/// Waits for `condvar` while `is_early`, and fails once the work of this thread is not wanted any more. `mutex` is not
+/// locked while it asks.
+///
+/// # Errors
+/// `EINTR`.
+pub fn wait_while<'a, T>(
+    condvar: &Condvar,
+    mutex: &'a Mutex<T>,
+    mut locked: MutexGuard<'a, T>,
+    mut is_early: impl FnMut(&mut T) -> bool,
+) -> Result<MutexGuard<'a, T>> {
+    if Wanted::current().is_none() {
+        return Ok(condvar.wait_while(locked, is_early).unwrap_or_else(PoisonError::into_inner));
+    }
+    loop {
+        let waited = condvar.wait_timeout_while(locked, LOOK, &mut is_early);
+        let (guard, time) = waited.unwrap_or_else(PoisonError::into_inner);
+        if !time.timed_out() {
+            return Ok(guard);
+        }
+        drop(guard);
+        check()?;
+        locked = mutex.lock().unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// As [`wait_while`], until `condvar` is notified, or for no reason.
+///
+/// # Errors
+/// `EINTR`.
+pub fn wait<'a, T>(condvar: &Condvar, mutex: &'a Mutex<T>, locked: MutexGuard<'a, T>) -> Result<MutexGuard<'a, T>> {
+    let mut is_early = true;
+    wait_while(condvar, mutex, locked, |_| std::mem::replace(&mut is_early, false))
+}
+
+/// What a thread worked for before: again when this is dropped.
+#[derive(Debug)]
+pub struct Entered(Option<Current>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.set(self.0.take());
+    }
+}
+
+impl fmt::Debug for Current {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Current").field("wanted", &self.wanted).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::clock::wait_until;
+
+    #[test]
+    fn who_waits_is_asked_and_ends_with_the_others_that_work_for_it() {
+        let (mutex, condvar) = (Mutex::new(()), Condvar::new());
+        let wait = || wait_while(&condvar, &mutex, mutex.lock().unwrap(), |()| true).map(drop);
+        let asked = Rc::new(RefCell::new(Vec::new()));
+        let note = asked.clone();
+        let question = move || {
+            note.borrow_mut().push(thread::current().id());
+            note.borrow().len() < 3
+        };
+        while_wanted(question, || {
+            thread::scope(|scope| {
+                let other = scope.spawn(carried(wait));
+                assert!(is_given_up(&wait().unwrap_err()));
+                assert!(is_given_up(&other.join().unwrap().unwrap_err()));
+            });
+            assert!(check().is_err());
+        });
+        check().unwrap();
+        assert_eq!(*asked.borrow(), [thread::current().id(); 3]);
+    }
+
+    #[test]
+    fn what_comes_is_waited_for_with_and_without_a_question() {
+        for wanted in [None, Some(Wanted::default())] {
+            let (mutex, condvar) = (Mutex::new(false), Condvar::new());
+            let wait = || wait_while(&condvar, &mutex, mutex.lock().unwrap(), |there| !*there).map(|there| *there);
+            let got = thread::scope(|scope| {
+                let waiting = scope.spawn(|| wanted.as_ref().map_or_else(wait, |wanted| wanted.within(wait)));
+                *mutex.lock().unwrap() = true;
+                condvar.notify_all();
+                waiting.join().unwrap()
+            });
+            assert!(got.unwrap());
+        }
+    }
+
+    #[test]
+    fn work_asks_for_no_more_than_it_is_allowed() {
+        let until = Instant::now() + Duration::from_secs(1 << 20);
+        let work = |until| Wanted::limited(Allowance { requests: 3, bytes: 100, until });
+        work(until).within(|| {
+            (0..3).for_each(|_| spend(30).unwrap());
+            let error = spend(1).unwrap_err();
+            assert!(matches!(error.kind(), Kind::TooLarge { value: 4, limit: 3 }), "{error}");
+        });
+        work(until).within(|| {
+            spend(100).unwrap();
+            assert!(matches!(spend(1).unwrap_err().kind(), Kind::TooLarge { value: 101, limit: 100 }));
+        });
+        let late = until + Duration::from_secs(1);
+        assert!(work(until).spend(1, until).is_ok() && work(until).spend(1, late).is_err());
+        (0..10).for_each(|_| spend(u64::MAX).unwrap());
+    }
+
+    #[test]
+    fn work_that_was_given_up_elsewhere_ends_and_other_work_does_not() {
+        let (mine, other) = (Wanted::default(), Wanted::default());
+        mine.within(|| {
+            other.give_up();
+            check().unwrap();
+            other.within(|| assert!(check().is_err()));
+            thread::scope(|scope| drop(scope.spawn(|| mine.give_up())));
+            wait_until(|| check().is_err());
+        });
+        check().unwrap();
+    }
+}
