@@ -80,7 +80,8 @@ impl Spans {
         self.insert(0, &bytes)
     }
 
-    /// Keeps `bytes`, which begin at `start`, where nothing is yet; returns the span, unless there are none.
+    /// Keeps `bytes`, which begin at `start`, where nothing is yet, if there is room; returns the span, unless there are
+    /// none.
     ///
     /// # Errors
     /// As [`Span::push`].
@@ -92,10 +93,11 @@ impl Spans {
         let span = Arc::new(Span::new(range.clone()));
         span.push(bytes)?;
         let mut kept = self.lock();
-        let charge = self.make_room(&mut kept, &range);
-        kept.bytes = kept.bytes.saturating_add(span.len());
-        kept.spans.insert(start, (span.clone(), charge));
-        kept.used.put(start, ());
+        if let Some(charge) = self.make_room(&mut kept, &range) {
+            kept.bytes = kept.bytes.saturating_add(span.len());
+            kept.spans.insert(start, (span.clone(), Some(charge)));
+            kept.used.put(start, ());
+        }
         Ok(Some(span))
     }
 
@@ -157,9 +159,15 @@ impl Spans {
             let (gap, charge) = match self.make_room(kept, &ahead) {
                 None if !awaited => break,
                 None => {
-                    let gap = gap(range.end);
-                    let charge = self.make_room(kept, &gap);
-                    (gap, charge)
+                    let all = gap(range.end);
+                    match self.make_room(kept, &all) {
+                        // It is dropped once it was read: no more than the reader has a buffer for.
+                        None => {
+                            let most = range.end.min(free.end).min(at.saturating_add(LARGEST));
+                            (stored.clone().unwrap_or(at..most), None)
+                        }
+                        charge => (all, charge),
+                    }
                 }
                 charge => (ahead, charge),
             };

@@ -104,6 +104,16 @@ fn without_room_what_is_waited_for_passes_through_and_nothing_is_fetched_ahead()
     spans.settle(&needed.cover[0]);
     assert!(spans.lock().spans.is_empty());
     assert_eq!(spans.lock().bytes, 0);
+    // Not widened either, and what is there already is not kept.
+    let full = account.charge(MIB - 10, "others").unwrap();
+    let little = spans.wanted(&[10 * MIB..10 * MIB + 100], until(50 * MIB), false);
+    assert_eq!(ranges(&little.fetch), [10 * MIB..10 * MIB + 100]);
+    arrive(&little);
+    spans.settle(&little.cover[0]);
+    assert_eq!(spans.insert(0, &[7; 100]).unwrap().unwrap().range(), 0..100);
+    assert!(spans.lock().spans.is_empty());
+    assert_eq!(spans.lock().bytes, 0);
+    drop(full);
     let ahead = spans.wanted(&[0..MIB / 4], until(MIB / 2), false);
     assert_eq!(ranges(&ahead.fetch), [0..MIB / 2]);
     assert_eq!(account.memory().used(), MIB / 2 + OVERHEAD);
