@@ -1,9 +1,11 @@
 //! Zstandard files that are cut off: what is before the cut can be read, and where it is is said.
 
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 
 use fzmfs::{Archive, Device, Options};
 
+use crate::support::mounts::{Mounted, can_mount, sh};
 use crate::support::opened::data;
 
 fn frame(content: &[u8], has_size: bool) -> Vec<u8> {
@@ -70,6 +72,30 @@ fn everything_before_the_cut_is_readable_and_the_rest_is_an_error() {
             }
             assert!(info["decoded_size"].is_null());
         }
+    }
+}
+
+#[test]
+fn a_mount_gives_the_pages_before_the_cut_and_eio_from_there() {
+    if !can_mount() {
+        return;
+    }
+    let (dir, whole) = (tempfile::tempdir().unwrap(), content(700_000));
+    let mut file = frame(&whole, true);
+    file.truncate(file.len() / 2);
+    let (path, want) = (dir.path().join("x.zst"), decoded(&file));
+    std::fs::write(&path, file).unwrap();
+    let mounted = Mounted::of(&path);
+    let raw = std::fs::File::open(mounted.path("data.raw")).unwrap();
+    assert_eq!(raw.metadata().unwrap().len(), whole.len() as u64);
+    let got: usize = sh(mounted.dir.path(), "cat mnt/data.raw 2>/dev/null | wc -c").trim().parse().unwrap();
+    // The kernel reads whole pages, which may be large.
+    assert!(got <= want.len() && want.len() - got < 128 << 10, "{got} of {}", want.len());
+    let mut bytes = vec![0; got];
+    raw.read_exact_at(&mut bytes, 0).unwrap();
+    assert!(want.starts_with(&bytes));
+    for at in [want.len(), whole.len() - 1] {
+        assert_eq!(raw.read_at(&mut [0], at as u64).unwrap_err().raw_os_error(), Some(libc::EIO), "at {at}");
     }
 }
 

@@ -72,6 +72,7 @@ enum Refusal {
     Corrupt,
     TooLarge,
     NoRoom,
+    Unsupported,
 }
 
 impl Refusal {
@@ -80,6 +81,7 @@ impl Refusal {
             Kind::Corrupt(_) | Kind::Truncated { .. } => self == Self::Corrupt,
             Kind::TooLarge { .. } => self == Self::TooLarge,
             Kind::NoRoom { .. } => self == Self::NoRoom,
+            Kind::Unsupported(_) => self == Self::Unsupported,
             _ => false,
         }
     }

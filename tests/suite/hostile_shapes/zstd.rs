@@ -25,7 +25,7 @@ pub(crate) const SHAPES: &[Shape] = &[
         cache: 512 * MIB,
         spill: 0,
         work: MIB,
-        want: Want::Refused(Refusal::TooLarge),
+        want: Want::Refused(Refusal::Unsupported),
     },
     Shape {
         name: "zstd: a hundred thousand frames of 12 bytes",
