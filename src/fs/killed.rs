@@ -13,7 +13,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::reply::Reply;
@@ -44,6 +44,8 @@ pub(super) struct Waits {
     waiting: Mutex<Waiters>,
     came: Condvar,
     clock: Clock,
+    /// Ends jobs that wait for other jobs.
+    end_unwanted: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Default)]
@@ -180,6 +182,12 @@ impl Waits {
         wanted.enter()
     }
 
+    /// Calls `end` whenever requests were given up.
+    pub(super) fn on_given_up(&self, end: impl Fn() + Send + Sync + 'static) {
+        // There is one, set before the first request.
+        _ = self.end_unwanted.set(Box::new(end));
+    }
+
     /// Looks at the readers, for ever.
     pub(super) fn run(&self) {
         loop {
@@ -200,7 +208,12 @@ impl Waits {
         let requests: Vec<_> = waiting.requests.iter().filter(|(_, since, _)| is_old(*since)).cloned().collect();
         let old: Vec<_> = waiting.reads.iter().filter(|wait| is_old(wait.since())).cloned().collect();
         drop(waiting);
-        requests.iter().filter(|(reader, ..)| is_killed(*reader)).for_each(|(_, _, wanted)| wanted.give_up());
+        let killed = requests.iter().filter(|(reader, ..)| is_killed(*reader));
+        if killed.inspect(|(_, _, wanted)| wanted.give_up()).count() > 0
+            && let Some(end_unwanted) = self.end_unwanted.get()
+        {
+            end_unwanted();
+        }
         // Copies would count as threads that work for them.
         drop(requests);
         old.iter().filter(|wait| !wait.has_ended() && is_killed(wait.reader())).for_each(|wait| wait.end());

@@ -19,11 +19,12 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::killed::Waits;
 use crate::cache::Cache;
 use crate::checksum::Threads;
 use crate::pool::{Job, Pool};
 use crate::tree::Ino;
-use crate::wanted::carried;
+use crate::wanted::{Wanted, carried};
 
 /// Number of metadata threads.
 const METADATA_THREADS: usize = 4;
@@ -68,7 +69,14 @@ pub(super) struct Offload {
     cache: Arc<Cache>,
     checks: Threads,
     /// Jobs waiting behind the running job of the same turn.
-    turns: Mutex<HashMap<Turn, VecDeque<(On, Job)>>>,
+    turns: Mutex<HashMap<Turn, VecDeque<Queued>>>,
+}
+
+/// A job that waits for its turn.
+struct Queued {
+    on: On,
+    job: Job,
+    wanted: Option<Wanted>,
 }
 
 impl Offload {
@@ -79,10 +87,12 @@ impl Offload {
         Arc::new(Self { metadata, opening, passed, cache, checks, turns: Mutex::default() })
     }
 
-    /// For metadata that is on a server.
-    pub(super) fn expect_waits(&self) {
+    /// For metadata that is on a server: those who wait are among `waits`.
+    pub(super) fn expect_waits(self: &Arc<Self>, waits: &Waits) {
         self.metadata.set_workers(FAR);
         self.opening.set_workers(FAR);
+        let me = Arc::downgrade(self);
+        waits.on_given_up(move || me.upgrade().iter().for_each(|offload| offload.end_unwanted()));
     }
 
     /// Drops `value`, which may be the last to have a file on a server, on a metadata thread: that may take as long as
@@ -123,7 +133,7 @@ impl Offload {
         let job: Job = Box::new(carried(job));
         match self.turns().entry(turn) {
             Entry::Occupied(mut waiting) => {
-                waiting.get_mut().push_back((on, job));
+                waiting.get_mut().push_back(Queued { on, job, wanted: Wanted::current() });
                 None
             }
             Entry::Vacant(free) => {
@@ -149,12 +159,26 @@ impl Offload {
             turns.remove(&turn);
         }
         drop(turns);
-        if let Some((on, job)) = next {
+        if let Some(Queued { on, job, .. }) = next {
             self.take_turn(turn, on, job);
         }
     }
 
-    fn turns(&self) -> MutexGuard<'_, HashMap<Turn, VecDeque<(On, Job)>>> {
+    /// Runs the jobs that wait for their turn and are not wanted any more: they end at once, and answer.
+    fn end_unwanted(&self) {
+        let mut unwanted = Vec::new();
+        for queue in self.turns().values_mut() {
+            let is_unwanted = |queued: &Queued| queued.wanted.as_ref().is_some_and(Wanted::is_given_up);
+            let (gone, left): (VecDeque<_>, VecDeque<_>) = std::mem::take(queue).into_iter().partition(is_unwanted);
+            unwanted.extend(gone);
+            *queue = left;
+        }
+        for Queued { on, job, .. } in unwanted {
+            self.run(on, job);
+        }
+    }
+
+    fn turns(&self) -> MutexGuard<'_, HashMap<Turn, VecDeque<Queued>>> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -135,8 +135,8 @@ fn container_parts(request: &MountOptions, container: &Arc<dyn Container>) -> Re
     let waits = Arc::default();
     let killed = Killed::new(&waits, container.sources());
     let waits = killed.is_some().then_some(waits);
-    if killed.is_some() {
-        offload.expect_waits();
+    if let Some(waits) = &waits {
+        offload.expect_waits(waits);
     }
     let attributes = AttrBuilder::new(request.owner, Numbering::default());
     let attributes = if killed.is_some() { attributes.far() } else { attributes };

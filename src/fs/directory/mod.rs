@@ -158,9 +158,9 @@ impl Directory {
     ) -> io::Result<Arc<Self>> {
         let gpu = containers.options.gpu.clone();
         let (slots, open) = (HashMap::new(), LruCache::unbounded());
-        let waits = containers.top.prefix().map(|_| Arc::default());
-        if waits.is_some() {
-            offload.expect_waits();
+        let waits: Option<Arc<Waits>> = containers.top.prefix().map(|_| Arc::default());
+        if let Some(waits) = &waits {
+            offload.expect_waits(waits);
         }
         let users = held::users(&containers.options.account, request.access);
         Ok(Arc::new(Self {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use crate::support::mounts::{can_mount, finish, run, wait_for, wait_until};
+use crate::support::mounts::{can_mount, finish, run, sh, wait_for, wait_until};
 use crate::support::opened::data;
 use crate::support::server::{Fault, Object, Server};
 
@@ -157,6 +157,23 @@ fn a_reader_that_is_killed_ends_at_once_and_so_does_its_request() {
     server.fail([]);
     assert!(std::fs::read(point.join("chunks/000002.raw")).unwrap() == super::noise(3 << 20)[2 << 20..]);
     drop(mounted);
+}
+
+#[test]
+fn readers_are_not_taken_for_dead_where_proc_has_other_numbers_for_them() {
+    if !can_mount() {
+        return;
+    }
+    let server = Server::start();
+    server.put("x.zst", Object::new(frames(&super::noise(3 << 20))));
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("mnt")).unwrap();
+    std::fs::write(dir.path().join("want"), super::noise(3 << 20)).unwrap();
+    // Each read waits for longer than readers go without a look at them.
+    server.delay(Duration::from_millis(300));
+    let url = server.url("x.zst");
+    let inside = format!("'{PROGRAM}' mount '{url}' mnt; cmp mnt/data.raw want; '{PROGRAM}' umount mnt");
+    sh(dir.path(), &format!("unset http_proxy; unshare --pid --fork sh -euc \"{inside}\""));
 }
 
 /// `bytes` as Zstandard frames of 1 MiB each, as large as what they hold.
