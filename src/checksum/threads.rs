@@ -11,6 +11,7 @@ use std::thread;
 
 use crate::error::{Error, Result};
 use crate::pool::{Job, Pool};
+use crate::wanted;
 
 /// The threads of one container, started on demand; clones share them.
 #[derive(Debug, Clone)]
@@ -55,11 +56,13 @@ impl Threads {
         self.0.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Fails once the container is closed. Called in regular intervals by work over whole files.
+    /// Fails once the container is closed, or the work is not wanted any more. Called in regular intervals by work over
+    /// whole files.
     ///
     /// # Errors
-    /// `ECANCELED`, which is no verdict about the bytes.
+    /// `ECANCELED` and `EINTR`, which are no verdicts about the bytes.
     pub fn check_open(&self, what: &'static str) -> Result<()> {
+        wanted::check()?;
         if self.0.closed.load(Ordering::Relaxed) {
             return Err(Error::io(io::Error::from_raw_os_error(libc::ECANCELED), what));
         }

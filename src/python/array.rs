@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::device::{DeviceBuffer, Stream};
-use crate::failure::raised;
+use crate::interrupt::detached;
 use crate::opened::Opened;
 use crate::owned::Owned;
 
@@ -70,8 +70,9 @@ impl Array {
         stream: Option<Stream>,
     ) -> PyResult<DeviceBuffer> {
         let (array, foreign) = (self.owned.get()?, stream.as_ref().map(Stream::foreign));
-        let made = py.detach(|| array.decode_to_device(first..first.saturating_add(count), foreign));
-        made.map(|buffer| DeviceBuffer::new(buffer, stream)).map_err(|error| raised(&error, &self.source))
+        let end = first.saturating_add(count);
+        let made = detached(py, &self.source, || array.decode_to_device(first..end, foreign));
+        made.map(|buffer| DeviceBuffer::new(buffer, stream))
     }
 
     /// Fills `buffer`, an array of bytes, with the elements `steps`: start, count and step of each dimension.
@@ -88,7 +89,7 @@ impl Array {
         let chunks = if bytes.len() > PART { py.detach(|| array.chunks()) } else { Vec::new() };
         in_parts(&mut steps, &chunks, bytes, &mut |steps, bytes| {
             py.check_signals()?;
-            py.detach(|| array.read_steps(steps, bytes)).map_err(|error| raised(&error, &self.source))
+            detached(py, &self.source, || array.read_steps(steps, bytes))
         })
     }
 }

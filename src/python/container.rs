@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
 use crate::array::{Array, PART, target, writable};
-use crate::failure::raised;
+use crate::interrupt::detached;
 use crate::listing;
 use crate::opened::Opened;
 use crate::owned::Owned;
@@ -32,7 +32,7 @@ impl Archive {
         work: impl FnOnce(&fzmfs::Archive) -> fzmfs::Result<T> + Send,
     ) -> PyResult<T> {
         let archive = self.archive.get()?;
-        py.detach(|| work(archive)).map_err(|error| raised(&error, &self.source))
+        detached(py, &self.source, || work(archive))
     }
 }
 
@@ -86,8 +86,7 @@ impl Archive {
         options = set(options, unpinned, Options::unpinned);
         options = set(options, remote_cache, |options, (dir, size)| options.remote_cache(dir, size));
         let shown = shown(&source).display().to_string();
-        let archive =
-            py.detach(move || fzmfs::Archive::open(source, &options)).map_err(|error| raised(&error, &shown))?;
+        let archive = detached(py, &shown, move || fzmfs::Archive::open(source, &options))?;
         let source = archive.path().display().to_string();
         Ok(Self { archive: Arc::new(Opened::new(archive)), source })
     }
@@ -211,7 +210,7 @@ impl File {
         let mut at = offset;
         for part in bytes.chunks_mut(PART) {
             py.check_signals()?;
-            py.detach(|| file.read_exact_at(at, part)).map_err(|error| raised(&error, &self.source))?;
+            detached(py, &self.source, || file.read_exact_at(at, part))?;
             at += part.len() as u64;
         }
         Ok(())

@@ -1,13 +1,15 @@
 //! The module `fzmfs._native`: the library's archives, files and arrays for the Python sources beside it.
 //!
 //! Only what needs Rust is here: opening, listing, and filling memory. What an object looks like in Python (mapping,
-//! indexing, pickling) is in `fzmfs/`. Every call that may read or decode releases the interpreter.
+//! indexing, pickling) is in `fzmfs/`. Every call that may read or decode releases the interpreter,
+//! and ends with Ctrl-C.
 
 mod allocator;
 mod array;
 mod container;
 mod device;
 mod failure;
+mod interrupt;
 mod listing;
 mod opened;
 mod owned;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fzmfs::{Archive, Entries, Result};
 use pyo3::prelude::*;
 
-use crate::failure::raised;
+use crate::interrupt::detached;
 use crate::listing::{self, Row};
 use crate::opened::Opened;
 use crate::owned::Owned;
@@ -37,6 +37,6 @@ impl Walk {
             let mut entries = entries.lock().unwrap_or_else(PoisonError::into_inner);
             entries.by_ref().take(count).map(|entry| entry.map(|entry| listing::row(&entry))).collect::<Result<_>>()
         };
-        py.detach(take).map_err(|error| raised(&error, &self.source))
+        detached(py, &self.source, take)
     }
 }

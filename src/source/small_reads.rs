@@ -4,6 +4,7 @@
 
 use crate::bytes::{Cursor, FileOffset};
 use crate::error::Result;
+use crate::wanted;
 
 use super::Source;
 
@@ -27,11 +28,12 @@ impl<'a> SmallReads<'a> {
     /// The `N` bytes at `at`.
     ///
     /// # Errors
-    /// As [`Source::read`].
+    /// As [`Source::read`]; `EINTR` if the work is not wanted any more.
     pub fn array<const N: usize>(&mut self, at: FileOffset, what: &'static str) -> Result<[u8; N]> {
         if let Some(bytes) = self.kept(at) {
             return Ok(bytes);
         }
+        wanted::check()?;
         let have = self.source.len().saturating_sub(at.0);
         self.bytes = self.source.get(at, Self::LEN.min(have), what)?;
         self.at = at;

@@ -11,6 +11,7 @@ use crate::bytes::{Cursor, FileOffset, to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 use crate::source::Source;
+use crate::wanted;
 
 use super::frame::{Cut, Frame, Skippable};
 use super::frame_list::{FrameList, SkippableList};
@@ -231,6 +232,7 @@ impl<'a> HeaderBuffer<'a> {
         if inside(self).is_none() {
             let near = at.0 >= self.at.0 && at.0.saturating_sub(self.at.0) <= have.saturating_add(Self::FAR);
             let size = if near { Self::NEAR } else { Self::FAR }.max(to_u64(len));
+            wanted::check()?;
             self.bytes = self.source.get(at, size.min(left), "frame")?;
             self.at = at;
         }

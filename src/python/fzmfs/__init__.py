@@ -149,6 +149,9 @@ def open(
     try:
         return Archive(os.fsdecode(source), options)
     except Error as error:
+        if error.kind == "unsupported" and os.path.isdir(source):
+            why = "a directory that is no container: open the files in it; fzmfs mount, ls, cat, extract and verify take it"
+            raise Error(errno.EISDIR, why, error.filename, error.kind, error.field) from None
         if error.errno != errno.ENOENT:
             raise
         why = str(error.strerror)
