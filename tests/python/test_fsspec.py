@@ -15,7 +15,6 @@ import made
 import numpy as np
 import pandas
 import pytest
-import zarr
 from conftest import DATA, manifest, sha256
 from numcodecs.zstd import Zstd
 
@@ -146,9 +145,10 @@ def test_text_and_tables_are_read_through_a_chain(tmp_path: Path) -> None:
     url = f"fzmfs://data.raw::file://{tmp_path}/table.csv.zst"
     with fsspec.open(url, "rt") as file:
         assert file.readline() == "name,value\n" and sum(1 for _ in file) == 20000
-    table = pandas.read_csv(url)
+    # By the name of the container, older versions would decompress what is decompressed already.
+    table = pandas.read_csv(url, compression=None)
     assert table["value"].tolist() == [n * n for n in range(20000)]
-    assert pandas.read_csv(url.replace("data.raw", "table.csv")).equals(table)
+    assert pandas.read_csv(url.replace("data.raw", "table.csv"), compression=None).equals(table)
 
 
 def test_the_container_may_be_on_any_file_system_that_makes_a_local_copy(b2nd: str) -> None:
@@ -159,7 +159,8 @@ def test_the_container_may_be_on_any_file_system_that_makes_a_local_copy(b2nd: s
         assert file.read() == want
     with pytest.raises(ValueError, match="simplecache::memory"):
         fsspec.open("fzmfs://data.raw::memory://fzmfs/x.b2nd").open()
-    for fo in (b2nd, Path(b2nd), f"file://{b2nd}", f"local://{b2nd}", fzmfs.open(b2nd)):
+    local = [f"{name}://{b2nd}" for name in ("file", "local") if name in fsspec.available_protocols()]
+    for fo in (b2nd, Path(b2nd), *local, fzmfs.open(b2nd)):
         assert fsspec.filesystem("fzmfs", fo=fo).cat("data.raw") == want
     # A sparse frame is a directory.
     sparse = DATA / "blosc2/n22_sframe_b2nd.b2nd"
@@ -170,6 +171,7 @@ def test_the_container_may_be_on_any_file_system_that_makes_a_local_copy(b2nd: s
 def test_the_group_opens_by_its_url(tmp_path: Path) -> None:
     data = made.frames(tmp_path / "x.zst")
     options = {"fzmfs": dict(made.OPTIONS)}
+    zarr = pytest.importorskip("zarr", "3", reason="no zarr-python 3 for this Python")
     group = zarr.open_group(f"fzmfs://data.zarr::file://{tmp_path}/x.zst", mode="r", storage_options=options)
     assert np.array_equal(group["data"][:300], data[:300])
 
