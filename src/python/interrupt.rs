@@ -20,12 +20,12 @@ pub(crate) fn detached<T: Send>(
         let seen = Rc::new(Cell::new(None));
         let interrupt = Rc::clone(&seen);
         // Python runs handlers on the main thread alone.
-        let is_wanted = move || match Python::try_attach(Python::check_signals) {
-            Some(Err(exception)) => {
-                seen.set(Some(exception));
-                false
-            }
-            _ => true,
+        let is_wanted = move || {
+            let raised = Python::try_attach(|py| py.check_signals().err()).flatten();
+            let is_wanted = raised.is_none();
+            // It may be asked again.
+            raised.into_iter().for_each(|exception| seen.set(Some(exception)));
+            is_wanted
         };
         (while_wanted(is_wanted, work), interrupt.take())
     });

@@ -191,7 +191,8 @@ class File(io.BufferedReader):
         """The path in the container."""
         return self.path
 
-    def __reduce__(self) -> Any:
+    def __reduce_ex__(self, _: Any) -> Any:
+        # Since Python 3.13, that of the class below comes before __reduce__, and refuses.
         return _reopened, (self.fs, self.path, self.tell())
 
 
