@@ -3,6 +3,7 @@
 
 use std::io::Write;
 
+use super::log;
 use super::report::{self, Failure, Outcome};
 use super::size;
 use crate::archive::memory;
@@ -19,6 +20,15 @@ pub(super) fn run(out: &mut dyn Write) -> Outcome {
     let (all, cache) = (size::short(memory::total()), size::short(memory::default_cache()));
     lines.push(("memory", "ok", format!("{all}, of which {cache} for decoded data unless cache= says otherwise")));
     lines.push(("threads", "ok", format!("{threads} that decode, unless threads= says otherwise")));
+    lines.push(if log::reaches_system() {
+        (
+            "log",
+            "ok",
+            "mounts write to the system log; journalctl -t fzmfs shows it where that is the journal".to_owned(),
+        )
+    } else {
+        ("log", "note", "no log daemon listens here, so that what mounts say is lost; give them --log FILE".to_owned())
+    });
     lines.push(match gpu::open(0, None) {
         Ok(gpu) => {
             let limit = size::short(gpu.memory_limit());

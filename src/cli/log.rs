@@ -83,6 +83,12 @@ pub(super) fn start(level: Level, target: Target<'_>) -> Result<(), Failure> {
     log.try_init().map_err(|e| Failure::new(format!("log: {e}")))
 }
 
+/// Whether a log daemon is listening.
+#[cfg(feature = "fuse")]
+pub(super) fn reaches_system() -> bool {
+    UnixDatagram::unbound().and_then(|socket| socket.connect(SYSLOG)).is_ok()
+}
+
 /// Formats the message and the values of an event, escaped: names and errors may contain text from containers.
 fn fields() -> impl for<'a> FormatFields<'a> + Send + Sync + 'static {
     let field = debug_fn(|out, field, value| {

@@ -708,6 +708,7 @@ fn doctor_says_what_it_found_and_whether_mounting_works() {
         "rights",
         "memory",
         "threads",
+        "log",
         "GPU",
         "kernels",
     ] {
