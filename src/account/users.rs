@@ -127,7 +127,15 @@ impl Users {
         Ok(())
     }
 
-    /// Records that user `uid` no longer holds `what`.
+    /// As [`Users::take`], of what cannot be refused; it leaves the user less for everything else.
+    pub fn add(&self, uid: u32, what: Holding) {
+        let mut state = self.lock();
+        state.held = state.held.with(what);
+        let of_user = state.by_user.entry(uid).or_default();
+        *of_user = of_user.with(what);
+    }
+
+    /// Records that user `uid` no longer holds `what`, which was taken or added.
     pub fn give_back(&self, uid: u32, what: Holding) {
         let mut state = self.lock();
         state.held = state.held.without(what);

@@ -118,15 +118,18 @@ impl Filesystem for DirectorySession {
             }),
             To::Outer(parent) => {
                 let (nothing, uid) = (self.attributes.nothing(), request.uid());
-                self.me.offload(move |me| match me.find(parent, &name, uid) {
-                    Ok(Some(told)) => reply.entry(&me.keep(uid), &told.attr, GENERATION),
-                    Ok(None) if me.containers.rules.is_flat() => match me.find_flat(parent, &name, uid) {
-                        Ok(Some(file)) => me.reply_flat(file, reply),
+                self.me.offload(move |me| {
+                    match me.find(parent, &name, uid) {
+                        Ok(Some(told)) => reply.entry(&me.keep(), &told.attr, GENERATION),
+                        Ok(None) if me.containers.rules.is_flat() => match me.find_flat(parent, &name, uid) {
+                            Ok(Some(file)) => me.reply_flat(file, reply),
+                            Ok(None) => reply.entry(&SOON, &nothing, GENERATION),
+                            Err(e) => reply.error(e),
+                        },
                         Ok(None) => reply.entry(&SOON, &nothing, GENERATION),
                         Err(e) => reply.error(e),
-                    },
-                    Ok(None) => reply.entry(&SOON, &nothing, GENERATION),
-                    Err(e) => reply.error(e),
+                    }
+                    me.forget_some(uid);
                 });
             }
         }
@@ -145,13 +148,10 @@ impl Filesystem for DirectorySession {
                 Ok(session) => session.attributes(inner, reply),
                 Err(e) => reply.error(e),
             }),
-            To::Outer(number) => {
-                let uid = request.uid();
-                self.me.offload(move |me| match me.stat(number, handle.map(|handle| handle.0)) {
-                    Ok(attr) => reply.attr(&me.keep(uid), &attr),
-                    Err(e) => reply.error(e),
-                });
-            }
+            To::Outer(number) => self.me.offload(move |me| match me.stat(number, handle.map(|handle| handle.0)) {
+                Ok(attr) => reply.attr(&me.keep(), &attr),
+                Err(e) => reply.error(e),
+            }),
         }
     }
 
@@ -284,7 +284,10 @@ impl Filesystem for DirectorySession {
             }),
             To::Outer(number) => {
                 let uid = request.uid();
-                self.me.offload(move |me| me.list_plus(number, handle.0, offset, uid, reply));
+                self.me.offload(move |me| {
+                    me.list_plus(number, handle.0, offset, uid, reply);
+                    me.forget_some(uid);
+                });
             }
         }
     }

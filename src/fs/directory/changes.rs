@@ -53,6 +53,8 @@ impl Directory {
     /// Checks the containers in use until the session `ends`, which makes that readable; a changed one is no longer
     /// served. While no file of a container is open, this thread sleeps: who opens one checks it.
     pub(in crate::fs) fn watch(&self, notifier: &Notifier, ends: &File) {
+        // The session has begun, and this is called once.
+        let _ = self.notifier.set(notifier.clone());
         let mut in_use = false;
         loop {
             // While some are in use, nobody needs to wake this thread.

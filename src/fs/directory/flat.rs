@@ -72,8 +72,6 @@ pub(super) struct FlatFile {
     number: u64,
     /// The inode in its tree.
     ino: Ino,
-    /// For whom it was looked up.
-    uid: u32,
 }
 
 impl Flat {
@@ -186,9 +184,9 @@ impl Directory {
         let Some(ShownFile { ino, .. }) = shown.and_then(|shown| shown.get(number).copied().flatten()) else {
             return Ok(None);
         };
-        let number = self.state().nodes.tell(&entry(parent, file, &seen), seen.rights, uid).map_err(|e| errno(&e))?;
+        let number = self.state().nodes.tell(&entry(parent, file, &seen), seen.rights, uid, false);
         let slot = self.slot(number).ok_or(Errno::ENFILE).inspect_err(|_| self.forget(number, 1))?;
-        Ok(Some(FlatFile { slot, number, ino, uid }))
+        Ok(Some(FlatFile { slot, number, ino }))
     }
 
     /// Whether the container `file` in `parent` is shown as files, and not as a directory.
@@ -206,11 +204,11 @@ impl Directory {
 
     /// Replies to a lookup that has found `file`.
     pub(super) fn reply_flat(self: &Arc<Self>, file: FlatFile, reply: ReplyEntry) {
-        let FlatFile { slot, number, ino, uid } = file;
+        let FlatFile { slot, number, ino } = file;
         let me = self.clone();
         match self.opened(slot) {
             Ok(session) => session.shared().attr(ino, move |shared, attr| match attr {
-                Ok(attr) => reply.entry(&me.keep(uid), &shared.attributes.attr(&attr), GENERATION),
+                Ok(attr) => reply.entry(&me.keep(), &shared.attributes.attr(&attr), GENERATION),
                 Err(e) => {
                     me.forget(number, 1);
                     reply.error(shared.errno(ino, &e));
@@ -226,18 +224,8 @@ impl Directory {
 
     /// The attributes of the file `ino` of a container, for a listing, and how long the kernel may keep them: what
     /// requires decoding, or opening the container again, is computed on demand. Counts that the kernel is told of it.
-    ///
-    /// # Errors
-    /// As [`Nodes::tell`](super::nodes::Nodes::tell).
-    pub(super) fn tell_flat(
-        &self,
-        parent: u64,
-        file: &[u8],
-        seen: &Seen,
-        ino: Ino,
-        uid: u32,
-    ) -> Result<(FileAttr, Duration)> {
-        let number = self.state().nodes.tell(&entry(parent, file, seen), seen.rights, uid)?;
+    pub(super) fn tell_flat(&self, parent: u64, file: &[u8], seen: &Seen, ino: Ino, uid: u32) -> (FileAttr, Duration) {
+        let number = self.state().nodes.tell(&entry(parent, file, seen), seen.rights, uid, false);
         let open = self.flat.containers.lock().unwrap_or_else(PoisonError::into_inner).get(&number).copied().flatten();
         let rights = open.map_or(seen.rights, |open| open.rights);
         if open.is_some() {
@@ -246,7 +234,7 @@ impl Directory {
         let attributes = self.attributes(rights, Numbering { root: number, base: number });
         let known = open.and_then(|open| open.shown.into_iter().flatten().find(|file| file.ino == ino)?.attr);
         let unknown = || (attributes.unknown(ino, tree::Kind::File), Duration::ZERO);
-        Ok(known.map_or_else(unknown, |attr| (attributes.attr(&attr), self.keep(uid))))
+        known.map_or_else(unknown, |attr| (attributes.attr(&attr), self.keep()))
     }
 }
 

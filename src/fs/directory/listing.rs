@@ -136,7 +136,6 @@ impl Directory {
 
     /// Replies to readdirplus.
     pub(super) fn list_plus(&self, number: u64, handle: u64, offset: u64, uid: u32, mut reply: ReplyDirectoryPlus) {
-        let (mut added, mut failed) = (false, None);
         let add = |below: &Below, (entry, dots, name, next): (Option<Listed<'_>>, u64, &[u8], u64)| {
             let name = OsStr::from_bytes(name);
             let Some(entry) = entry else {
@@ -147,32 +146,19 @@ impl Directory {
             // Removed meanwhile.
             let is_container = matches!(entry.kind, Kind::Tree | Kind::Flat(_));
             let Ok(seen) = seen_at(below, entry.file, is_container) else { return false };
-            let told = match entry.kind {
-                Kind::Flat(ino) => {
-                    self.tell_flat(number, entry.file, &seen, Ino(ino.into()), uid).map_err(|e| errno(&e))
-                }
-                kind => {
-                    let told = self.tell(number, entry.file, &seen, kind == Kind::Tree, uid);
-                    told.map(|told| (told.attr, self.keep(uid)))
-                }
+            let (attr, keep) = match entry.kind {
+                Kind::Flat(ino) => self.tell_flat(number, entry.file, &seen, Ino(ino.into()), uid),
+                kind => (self.tell(number, entry.file, &seen, kind == Kind::Tree, uid).attr, self.keep()),
             };
-            let is_full = match &told {
-                Ok((attr, keep)) => reply.add(attr.ino, next, name, keep, attr, GENERATION),
-                Err(_) => true,
-            };
-            added |= !is_full;
-            match told {
-                Ok((attr, _)) if is_full => self.forget_inode(attr.ino.0, 1),
-                Ok(_) => {}
-                Err(e) => failed = Some(e),
+            let is_full = reply.add(attr.ino, next, name, &keep, &attr, GENERATION);
+            if is_full {
+                self.forget_inode(attr.ino.0, 1);
             }
             is_full
         };
-        match (self.add_entries(number, handle, offset, add), failed) {
-            (Err(e), _) => reply.error(e),
-            // Otherwise it would look like the end.
-            (Ok(()), Some(e)) if !added => reply.error(e),
-            (Ok(()), _) => reply.ok(),
+        match self.add_entries(number, handle, offset, add) {
+            Ok(()) => reply.ok(),
+            Err(e) => reply.error(e),
         }
     }
 }

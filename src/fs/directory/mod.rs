@@ -17,6 +17,7 @@ mod adapter;
 mod as_of;
 mod changes;
 mod flat;
+mod forgetting;
 mod listing;
 mod names;
 mod nodes;
@@ -32,10 +33,10 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use fuser::Errno;
+use fuser::{Errno, Notifier};
 use lru::LruCache;
 
 use super::activity::{Activity, InUse};
@@ -79,6 +80,9 @@ pub(super) struct Directory {
     activity: Arc<Activity>,
     decoder: Decoder,
     users: Users,
+    /// Tells the kernel, once the session has begun.
+    notifier: OnceLock<Notifier>,
+    is_forgetting: AtomicBool,
     /// Files that are passed through and open.
     files: RwLock<HashMap<u64, (Handle<OpenFile>, InUse)>>,
     recent_files: Recent<(u32, u64, Version), OpenFile>,
@@ -174,6 +178,8 @@ impl Directory {
             activity,
             decoder: Box::new(move || gpu.decoder()),
             users,
+            notifier: OnceLock::new(),
+            is_forgetting: AtomicBool::new(false),
             files: RwLock::default(),
             recent_files: Recent::default(),
             listings: RwLock::default(),
@@ -193,14 +199,9 @@ impl Directory {
         self.waits.clone()
     }
 
-    /// How long the kernel may keep an entry that user `uid` has looked up.
-    fn keep(&self, uid: u32) -> Duration {
-        match &self.waits {
-            // It drops what has no time to live when nothing uses it any more.
-            _ if self.users.is_short(uid) => Duration::ZERO,
-            Some(_) => MINUTE,
-            None => SOON,
-        }
+    /// How long the kernel may keep an entry.
+    fn keep(&self) -> Duration {
+        if self.waits.is_some() { MINUTE } else { SOON }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -8,11 +8,13 @@
 //! files that stand for a container in the layout `flat` have the numbers after that of the container, which is not
 //! shown: so they too are known before it is opened.
 //!
-//! Limits: [`NODE`] bytes and the name for an inode that the kernel knows, of what the user may hold for whom it was
-//! looked up first; freed when the kernel forgets it, where it takes a kilobyte.
+//! Limits: [`NODE`] bytes and the name for an inode that the kernel knows, held by the user for whom it was looked up
+//! first; freed when the kernel forgets it, where it takes a kilobyte. A look-up is not refused; of a user who holds much,
+//! the kernel is asked to forget the oldest ones that nobody uses ([`Nodes::oldest`]). It does not drop directories for
+//! that, which may be somebody's current one, nor what is shown under another name than that of its file.
 #![forbid(unsafe_code)]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
 use std::hash::Hash;
 use std::os::unix::ffi::OsStringExt;
@@ -22,7 +24,6 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::account::{Holding, Users};
 use crate::bytes::to_u64;
-use crate::error::Result;
 use crate::source::{Rights, Seen, Version};
 use crate::tree::ROOT;
 
@@ -37,6 +38,8 @@ pub(super) const LARGEST: u64 = (1 << BITS) - 1;
 /// Number of containers whose inodes the kernel can know at a time.
 pub(super) const SLOTS: u32 = 1 << (62 - BITS);
 
+/// Forgotten inodes in a queue before it is tidied up.
+const SLACK: usize = 1024;
 /// About the bytes of an inode in a table that may be half empty, and of the allocation of its name.
 const NODE: u64 = 256;
 
@@ -95,6 +98,8 @@ pub(super) struct Node {
     lookups: u32,
     /// The user who holds it.
     uid: u32,
+    /// Whether the kernel may be asked to forget it, and it waits for that in the user's queue.
+    is_queued: bool,
 }
 
 /// The inodes that the kernel knows.
@@ -103,6 +108,8 @@ pub(super) struct Nodes {
     known: HashMap<u64, Node>,
     seed: u64,
     users: Users,
+    /// For each user, the inodes that the kernel may be asked to forget, and some that it has forgotten; oldest first.
+    queues: HashMap<u32, VecDeque<u64>>,
 }
 
 /// An entry of a directory: what makes its number.
@@ -131,7 +138,7 @@ fn holding(name: &[u8]) -> Holding {
 
 impl Nodes {
     pub(super) fn new(seed: u64, users: Users) -> Self {
-        Self { known: HashMap::new(), seed, users }
+        Self { known: HashMap::new(), seed, users, queues: HashMap::new() }
     }
 
     /// The number of an entry, unless another one has it already.
@@ -152,11 +159,9 @@ impl Nodes {
         hash.digest()
     }
 
-    /// The number of an entry that the kernel is about to be told of, with `rights`, for user `uid`.
-    ///
-    /// # Errors
-    /// As [`Users::take`].
-    pub(super) fn tell(&mut self, entry: &Entry<'_>, rights: Rights, uid: u32) -> Result<u64> {
+    /// The number of an entry that the kernel is about to be told of, with `rights`, for user `uid`. `may_go`: the kernel
+    /// may be asked to forget it.
+    pub(super) fn tell(&mut self, entry: &Entry<'_>, rights: Rights, uid: u32, may_go: bool) -> u64 {
         let mut number = self.number(entry);
         let identity = self.mark(entry.identity, rights);
         while let Some(node) = self.known.get_mut(&number) {
@@ -167,16 +172,51 @@ impl Nodes {
                 && !node.is_gone;
             if is_same {
                 node.lookups = node.lookups.saturating_add(1);
-                return Ok(number);
+                if may_go && !std::mem::replace(&mut node.is_queued, true) {
+                    self.queues.entry(node.uid).or_default().push_back(number);
+                }
+                return number;
             }
             number = outer((number + FLAT) & (BELOW - 1));
         }
         let Entry { parent, name, is_tree, is_flat, .. } = *entry;
-        self.users.take(uid, holding(name))?;
+        self.users.add(uid, holding(name));
         let (name, pages, readers, is_gone, slot, lookups) = (name.into(), 0, 0, false, None, 1);
-        let node = Node { parent, name, is_tree, identity, pages, readers, is_gone, is_flat, slot, lookups, uid };
+        let is_queued = may_go;
+        let node =
+            Node { parent, name, is_tree, identity, pages, readers, is_gone, is_flat, slot, lookups, uid, is_queued };
         self.known.insert(number, node);
-        Ok(number)
+        if may_go {
+            self.queue(uid, number);
+        }
+        number
+    }
+
+    fn queue(&mut self, uid: u32, number: u64) {
+        let queue = self.queues.entry(uid).or_default();
+        queue.push_back(number);
+        if queue.len() > 2 * self.known.len() + SLACK {
+            queue.retain(|number| self.known.contains_key(number));
+        }
+    }
+
+    /// The parents and names of at most `most` inodes that the kernel should forget, and that are not asked for again.
+    pub(super) fn oldest(&mut self, most: usize) -> Vec<(u64, Box<[u8]>)> {
+        let mut oldest = Vec::new();
+        for (&uid, queue) in &mut self.queues {
+            while oldest.len() < most && self.users.is_short(uid) {
+                let Some(number) = queue.pop_front() else { break };
+                let Some(node) = self.known.get_mut(&number).filter(|node| node.uid == uid && node.is_queued) else {
+                    continue;
+                };
+                node.is_queued = false;
+                if node.slot.is_none() {
+                    oldest.push((node.parent, node.name.clone()));
+                }
+            }
+        }
+        self.queues.retain(|_, queue| !queue.is_empty());
+        oldest
     }
 
     /// Records that the kernel is told that the files of the container `number` are read by `rights`. Returns whether it
@@ -255,18 +295,18 @@ mod tests {
     #[test]
     fn a_number_is_the_same_each_time_and_that_of_a_changed_container_is_another() {
         let mut nodes = nodes();
-        let dir = nodes.tell(&entry(ROOT.0, "dir"), RIGHTS, 0).unwrap();
+        let dir = nodes.tell(&entry(ROOT.0, "dir"), RIGHTS, 0, true);
         let tree = |version| Entry { is_tree: true, identity: [version; 4], ..entry(dir, "x.fzm") };
-        let (old, new) = (nodes.tell(&tree(1), RIGHTS, 0).unwrap(), nodes.tell(&tree(2), RIGHTS, 0).unwrap());
-        assert_eq!((nodes.tell(&tree(1), RIGHTS, 0).unwrap(), nodes.number(&tree(2))), (old, new));
-        let file = nodes.tell(&entry(dir, "x.fzm"), RIGHTS, 0).unwrap();
+        let (old, new) = (nodes.tell(&tree(1), RIGHTS, 0, true), nodes.tell(&tree(2), RIGHTS, 0, true));
+        assert_eq!((nodes.tell(&tree(1), RIGHTS, 0, true), nodes.number(&tree(2))), (old, new));
+        let file = nodes.tell(&entry(dir, "x.fzm"), RIGHTS, 0, true);
         let kinds = [old, new, file].map(|number| nodes.get(number).unwrap().is_tree);
         assert!(old != new && file != old && file != new);
         assert_eq!(kinds, [true, true, false]);
         assert_eq!(nodes.path(old).unwrap(), Path::new("dir/x.fzm"));
         assert_eq!((nodes.parent(old), nodes.path(ROOT.0).unwrap()), (dir, PathBuf::new()));
         assert!(nodes.forget(old, 1).is_none() && nodes.forget(old, 1).is_some() && nodes.path(old).is_none());
-        assert_eq!(nodes.tell(&tree(1), RIGHTS, 0).unwrap(), old);
+        assert_eq!(nodes.tell(&tree(1), RIGHTS, 0, true), old);
     }
 
     #[test]
@@ -275,42 +315,49 @@ mod tests {
         let file = |place| Entry { identity: [place, 0, 0, 0], ..entry(ROOT.0, "x") };
         let private = Rights { mode: 0o600, ..RIGHTS };
         let numbers = [
-            nodes.tell(&file(1), RIGHTS, 0).unwrap(),
-            nodes.tell(&file(2), RIGHTS, 0).unwrap(),
-            nodes.tell(&file(1), private, 0).unwrap(),
-            nodes.tell(&file(1), Rights { uid: Some(3), ..RIGHTS }, 0).unwrap(),
+            nodes.tell(&file(1), RIGHTS, 0, true),
+            nodes.tell(&file(2), RIGHTS, 0, true),
+            nodes.tell(&file(1), private, 0, true),
+            nodes.tell(&file(1), Rights { uid: Some(3), ..RIGHTS }, 0, true),
         ];
         assert!((1..4).all(|n| !numbers[..n].contains(&numbers[n])), "{numbers:?}");
         // The same, with other rights to write; and as a listing has it, once the others are forgotten.
-        assert_eq!(nodes.tell(&file(1), Rights { mode: 0o444, ..RIGHTS }, 0).unwrap(), numbers[0]);
-        assert_eq!(nodes.tell(&file(1), private, 0).unwrap(), numbers[2]);
+        assert_eq!(nodes.tell(&file(1), Rights { mode: 0o444, ..RIGHTS }, 0, true), numbers[0]);
+        assert_eq!(nodes.tell(&file(1), private, 0, true), numbers[2]);
         assert!(nodes.forget(numbers[0], 2).is_some() && nodes.forget(numbers[2], 2).is_some());
-        assert_eq!(nodes.tell(&file(1), private, 0).unwrap(), nodes.number(&file(1)));
+        assert_eq!(nodes.tell(&file(1), private, 0, true), nodes.number(&file(1)));
     }
 
     #[test]
-    fn an_inode_is_held_by_who_looked_it_up_first_until_the_kernel_forgets_it() {
+    fn inodes_are_held_by_who_looked_them_up_first_and_the_oldest_are_to_be_forgotten_if_that_is_much() {
         let users = Users::new(&Account::new(0, 0), 0, true);
         let mut nodes = Nodes::new(7, users.clone());
-        let mut tell = |name: &str, uid| nodes.tell(&entry(ROOT.0, name), RIGHTS, uid);
-        // One user alone has half of 16 MiB.
-        let told: Vec<u64> = (0..).map_while(|i| tell(&format!("{i:07}"), 1000).ok()).collect();
-        assert_eq!(to_u64(told.len()), (8 << 20) / (NODE + 7));
-        assert!(users.is_short(1000) && !users.is_short(0));
-        assert!(tell("0000000", 0).unwrap() == told[0] && tell("another", 0).is_ok());
-        for &number in &told {
+        let name = |i: usize| format!("{i:07}");
+        let mut told = Vec::new();
+        while !users.is_short(1000) {
+            told.push(nodes.tell(&entry(ROOT.0, &name(told.len())), RIGHTS, 1000, told.len() != 1));
+        }
+        assert!(told.len() > 10_000 && nodes.tell(&entry(ROOT.0, &name(0)), RIGHTS, 0, true) == told[0]);
+        assert!(!users.is_short(0));
+        // The second is a directory, and the third one was entered.
+        nodes.get(told[2]).unwrap().slot = Some(7);
+        let oldest = nodes.oldest(3);
+        assert_eq!(oldest, [0, 3, 4].map(|i| (ROOT.0, name(i).into_bytes().into())));
+        // It is used again before the kernel has forgotten it.
+        nodes.tell(&entry(ROOT.0, &name(3)), RIGHTS, 1000, true);
+        for &number in &told[10..] {
             nodes.forget(number, 1);
         }
-        assert!(nodes.known.len() == 2 && !users.is_short(1000));
+        assert!(!users.is_short(1000) && nodes.known.len() == 10 && nodes.oldest(3).is_empty());
     }
 
     #[test]
     fn two_entries_never_share_a_number() {
         let mut nodes = nodes();
-        let number = nodes.tell(&entry(ROOT.0, "a"), RIGHTS, 0).unwrap();
+        let number = nodes.tell(&entry(ROOT.0, "a"), RIGHTS, 0, true);
         // As if another name had the same hash.
         nodes.known.get_mut(&number).unwrap().name = (*b"b").into();
-        assert_eq!(nodes.tell(&entry(ROOT.0, "a"), RIGHTS, 0).unwrap(), number + FLAT);
+        assert_eq!(nodes.tell(&entry(ROOT.0, "a"), RIGHTS, 0, true), number + FLAT);
         assert_eq!(nodes.path(number).unwrap(), Path::new("b"));
     }
 

@@ -122,19 +122,20 @@ impl Directory {
         match seen_at(&below, file, is_tree) {
             Ok(seen) if is_tree && rules.is_flat() => match self.is_flat(parent, name, &seen, &below) {
                 Ok(true) => Ok(None),
-                Ok(false) => self.tell(parent, file, &seen, is_tree, uid).map(Some),
+                Ok(false) => Ok(Some(self.tell(parent, file, &seen, is_tree, uid))),
                 Err(e) => Err(Errno::from_i32(e.errno_of_existing())),
             },
-            Ok(seen) => self.tell(parent, file, &seen, is_tree, uid).map(Some),
+            Ok(seen) => Ok(Some(self.tell(parent, file, &seen, is_tree, uid))),
             Err(e) if e.errno() == libc::ENOENT => Ok(None),
             Err(e) => Err(errno(&e)),
         }
     }
 
-    pub(super) fn tell(&self, parent: u64, name: &[u8], seen: &Seen, is_tree: bool, uid: u32) -> Result<Told, Errno> {
+    pub(super) fn tell(&self, parent: u64, name: &[u8], seen: &Seen, is_tree: bool, uid: u32) -> Told {
         let entry = Entry { parent, name, is_tree, identity: identity(seen, is_tree), is_flat: false };
-        let number = self.state().nodes.tell(&entry, seen.rights, uid).map_err(|e| errno(&e))?;
-        Ok(Told { attr: self.attr(number, seen, is_tree) })
+        let may_go = if is_tree { !self.containers.rules.shows_file() } else { seen.kind != Native::Directory };
+        let number = self.state().nodes.tell(&entry, seen.rights, uid, may_go);
+        Told { attr: self.attr(number, seen, is_tree) }
     }
 
     /// The attributes of an inode now; of an open file, also if it was removed or replaced.
@@ -199,18 +200,19 @@ impl Directory {
         Ok((FileHandle(number), keep))
     }
 
-    /// A handle of `file`, for the user, inode and version in `key`; the user has one descriptor for each version.
+    /// A handle of `file`, for the user, inode and version in `key`; a version takes one descriptor.
     fn open_file(&self, file: Passed, key: (u32, u64, Version)) -> Result<Handle<OpenFile>> {
         let (uid, number, _) = key;
         let share = self.users.share(uid, HANDLE)?;
-        if let Some(open) = self.recent_files.get(&key) {
+        let (killed, holding) = match (&file, &self.waits) {
+            // It takes no descriptor, and who is killed while waiting for it does not end the waiting of others.
+            (Passed::Far(source), Some(waits)) => (Killed::new(waits, vec![source.clone()]), HANDLE),
+            _ => (None, FILE),
+        };
+        if let Some(open) = self.recent_files.get(&key).filter(|_| killed.is_none()) {
             return Ok(Handle { open, _share: share });
         }
-        let killed = match (&file, &self.waits) {
-            (Passed::Far(source), Some(waits)) => Killed::new(waits, vec![source.clone()]),
-            _ => None,
-        };
-        let open = Arc::new(OpenFile { _share: self.users.share(uid, FILE)?, number, file, killed });
+        let open = Arc::new(OpenFile { _share: self.users.share(uid, holding)?, number, file, killed });
         self.recent_files.put(key, &open);
         Ok(Handle { open, _share: share })
     }

@@ -1,0 +1,31 @@
+//! Asks the kernel to forget inodes: it keeps them as long as it has memory, and each takes some here.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering;
+
+use fuser::INodeNo;
+
+use super::Directory;
+
+/// Inodes that one request asks for: more than it is told of on average, so that they become fewer.
+const AT_ONCE: usize = 64;
+
+impl Directory {
+    /// If user `uid`, whose request was answered, holds much, asks the kernel to forget the oldest inodes. Called without
+    /// a request in hand: the kernel waits for those in the same directory before it forgets one there.
+    pub(super) fn forget_some(&self, uid: u32) {
+        if !self.users.is_short(uid) || self.is_forgetting.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if let Some(notifier) = self.notifier.get() {
+            let oldest = self.state().nodes.oldest(AT_ONCE);
+            for (parent, name) in oldest {
+                // Fails if it has been forgotten meanwhile.
+                let _ = notifier.inval_entry(INodeNo(parent), OsStr::from_bytes(&name));
+            }
+        }
+        self.is_forgetting.store(false, Ordering::Release);
+    }
+}
