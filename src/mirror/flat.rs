@@ -11,7 +11,7 @@ use super::Layout;
 use crate::error::Result;
 use crate::format::{Arrays, Check, Container, Content, Entry, File, Info, Node, has_usual_extension};
 use crate::source::{Folder, Source};
-use crate::tree::{Attr, Ino, ROOT, Tree};
+use crate::tree::{Attr, Ino, ROOT, Tree, is_safe};
 
 /// The suffixes of the files.
 const SUFFIXES: [&str; 4] = [".raw", ".npy", ".nhdr", ".json"];
@@ -131,9 +131,12 @@ impl Container for Flat {
         }
         let info = self.info();
         let json = File::new(Content::json(&info.to_json())).attr("format", info.format);
+        let mut data = self.data.clone();
+        // Headers would name the file as it is called in a tree, and here it has the name of the container.
+        data.is_principal &= is_safe(&self.stem);
         Ok(vec![
             Entry::named(self.stem.clone(), ".json", json),
-            Entry::named(self.stem.clone(), ".raw", Node::File(self.data.clone())),
+            Entry::named(self.stem.clone(), ".raw", Node::File(data)),
         ])
     }
 

@@ -9,9 +9,7 @@ use crate::view::{self, meta_image, preview};
 /// The headers beside `<stem>.raw`, with their suffixes; none unless `file` is a principal array that they can
 /// describe.
 pub(super) fn headers(file: &File, stem: &str) -> Vec<(&'static str, File)> {
-    // A line of text names the file; nothing in it can be quoted.
-    let is_line = !stem.contains(char::is_control);
-    let Some(array) = file.array.as_ref().filter(|_| file.is_principal && is_line) else { return Vec::new() };
+    let Some(array) = file.array.as_ref().filter(|_| file.is_principal) else { return Vec::new() };
     let (raw, npy) = (format!("{stem}.raw"), format!("{stem}.npy"));
     let is_padded = view::known_len(&file.content) != array.byte_len();
     let elements = if is_padded { Elements::AtEnd(&npy) } else { Elements::All(&raw) };

@@ -50,7 +50,7 @@ use root::Root;
 
 pub use attr::{Attr, DirEntry, EntryRef, Kind, KnownAttr};
 pub use ino::{Ino, ROOT};
-pub(crate) use names::normalize;
+pub(crate) use names::{is_safe, normalize};
 pub use open::OpenFile;
 pub use root::ATTRS_OF_ROOT;
 

@@ -16,6 +16,11 @@ const LONGEST: usize = 200;
 /// Bytes kept of a longer component.
 const KEPT: usize = 180;
 
+/// Whether the safe name of `component` is itself.
+pub(crate) fn is_safe(component: &[u8]) -> bool {
+    safe(component).as_bytes() == component
+}
+
 /// The safe name of `component`.
 pub(super) fn safe(component: &[u8]) -> Cow<'_, str> {
     let name = match component {

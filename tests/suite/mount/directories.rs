@@ -313,6 +313,18 @@ fn containers_in_containers_are_directories() {
 }
 
 #[test]
+fn no_header_names_a_file_whose_name_is_more_than_a_line() {
+    if !can_mount() {
+        return;
+    }
+    let tree = tree(&["-o", "layout=flat"]);
+    fs::copy(data("blosc2/n01_1d_i4.b2nd"), tree.source.join("a\nb.b2nd")).unwrap();
+    wait_until("the array", || tree.path("a\nb.raw").exists());
+    assert!(tree.path("a\nb.npy").exists() && !tree.path("a\nb.nhdr").exists());
+    assert!(tree.path("sub/n01.nhdr").exists());
+}
+
+#[test]
 fn a_sparse_frame_is_a_container() {
     if !can_mount() {
         return;

@@ -118,6 +118,8 @@ fn what_does_not_pass_is_an_error_at_once_that_says_why() {
             "the server compresses what it sends",
         ),
         (Fault::Answer(302, vec![("Location".into(), "/x".into())], String::new()), "too many redirections"),
+        (Fault::Answer(302, vec![("Location".into(), "ftp://h/x".into())], String::new()), "is not followed: to ftp:"),
+        (Fault::Answer(302, vec![("Location".into(), "s3://h/x".into())], String::new()), "is not followed: to s3:"),
     ] {
         let server = server();
         server.fail([fault.clone()]);
