@@ -43,3 +43,21 @@ fn a_read_of_too_many_whole_blocks_is_refused_before_any_is_decoded() {
     assert_eq!(pieces(&whole, 64).unwrap(), 64);
     assert_eq!(pieces(&view(Some(Window { start: vec![0, 5], shape: vec![rows, 1] })), rows).unwrap(), 16);
 }
+
+#[test]
+fn of_an_array_in_one_block_any_part_is_read() {
+    // 4 GiB in C order, as Zstandard and FZM have arrays.
+    let shape = vec![4, 1 << 10, 1 << 10, 1 << 10];
+    let (chunk, blob) = (shape.clone(), BlobRef::new(Undecoded(1 << 32)));
+    let window = Some(Window { start: vec![3, 0, 0, 0], shape: vec![1, 1, 6, 6] });
+    let grid = Grid { blob, itemsize: 1, block: chunk.clone(), chunk, shape, window };
+    let view = View::new(&Content::Grid(Arc::new(grid)), &Plain).unwrap();
+    let mut pieces = Vec::new();
+    let each = &mut |_: &BlobRef, piece, _| {
+        pieces.push(piece);
+        true
+    };
+    view.pieces(0..36, each).unwrap();
+    pieces.dedup();
+    assert_eq!(pieces, [3 << 10]);
+}
