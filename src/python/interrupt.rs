@@ -22,10 +22,9 @@ pub(crate) fn detached<T: Send>(
         // Python runs handlers on the main thread alone.
         let is_wanted = move || {
             let raised = Python::try_attach(|py| py.check_signals().err()).flatten();
-            let is_wanted = raised.is_none();
-            // It may be asked again.
-            raised.into_iter().for_each(|exception| seen.set(Some(exception)));
-            is_wanted
+            let Some(exception) = raised else { return true };
+            seen.set(Some(exception));
+            false
         };
         (while_wanted(is_wanted, work), interrupt.take())
     });

@@ -77,6 +77,7 @@ pub(super) fn base(slot: u32) -> u64 {
 pub(super) type Mark = u64;
 
 /// An inode of the mirrored directory.
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 #[derive(Debug)]
 pub(super) struct Node {
     parent: u64,
