@@ -52,7 +52,7 @@ class Place:
 
     def __init__(self, folder: Path, request: pytest.FixtureRequest) -> None:
         self.folder, self.home, self._request = folder, folder / "home", request
-        for name in ("home/m", "home/mnt", "home/runs/2024", "mnt/x", "mnt/field", "data", "sbin", "scratch", "var/cache", "bin"):
+        for name in ("home/m", "home/mnt", "home/runs/2024", "home/logs", "mnt/x", "mnt/field", "mnt/runs", "data", "sbin", "scratch", "var/cache", "bin"):
             (folder / name).mkdir(parents=True)
         for name in ("field.fzm", "run.fzm", "runs/2024/a.fzm", "../data/field.fzm", "../data/run.fzm"):
             shutil.copy(FIELD, self.home / name)
@@ -62,6 +62,7 @@ class Place:
         samples = np.linspace(0, 1, 512 * 512, dtype="f4").tobytes()
         for name, content in [("log.txt.zst", b"INFO a\nERROR b\nINFO c\n"), ("samples.zst", samples)]:
             (self.home / name).write_bytes(Zstd(level=1).encode(content))
+        shutil.copy(self.home / "log.txt.zst", self.home / "logs")
         (self.home / "work.py").write_text(
             "import os, sys, numpy\n"
             "print(numpy.load(f'{sys.argv[1]}/data.npy', mmap_mode='r').mean())\n"

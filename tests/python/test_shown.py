@@ -136,6 +136,7 @@ GIVEN = {
     "remote_cache=DIR[:SIZE]": "remote_cache=/scratch/cache remote_cache=/scratch/cache:64M",
     "allow_other": "allow_other",
     "idle=SECONDS": "idle=60",
+    "layout=replace|beside|flat|plain": "layout=replace layout=beside layout=flat layout=plain",
 }
 
 
@@ -144,9 +145,13 @@ def test_a_mount_takes_each_option_of_the_table(place: Place) -> None:
     cells = re.findall(r"^\| (`.*?`) \|", table.replace("\\|", "/"), re.MULTILINE)
     assert [name.replace("/", "|") for cell in cells for name in re.findall(r"`([^`]+)`", cell)] == list(GIVEN)
     shutil.copy(DATA / "zxc/d9.zxd", place.folder / "data/field.dict")
+    shutil.copy(DATA / "zxc/v9_dict_l6.zxc", place.home / "field.zxc")
     for option in " ".join(GIVEN.values()).split():
         far = option.startswith(("timeout", "expect", "remote_cache"))
         source = "https://host/field.b2nd" if far else "samples.zst" if "dtype" in option else "field.fzm"
         if option == "expect=ETAG":
             source = "s3://bucket/field.b2nd"
-        place.run(f"fzmfs mount {source} m -o '{option}' && test -s m/data.raw && fzmfs umount m")
+        if option.startswith("dict"):
+            source = "field.zxc"
+        source, shown = ("logs", "log.txt*") if option.startswith("layout") else (source, "data.raw")
+        place.run(f"fzmfs mount {source} m -o '{option}' && ls m/{shown} && fzmfs umount m")
