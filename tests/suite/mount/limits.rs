@@ -222,7 +222,7 @@ fn what_does_not_fit_in_the_cache_goes_to_a_nameless_file_in_tmpdir() {
     let place = Mounted::nothing();
     let folder = place.dir.path().join("spilled");
     std::fs::create_dir(&folder).unwrap();
-    // One long frame: the pieces that a random read passes over are kept.
+    // One long frame: the pieces that a random read passes over for the second time are kept.
     let plain = crate::support::made::bytes(5, 0, 24 << 20);
     let file = place.dir.path().join("one.zst");
     std::fs::write(&file, zstd::bulk::compress(&plain, 1).unwrap()).unwrap();
@@ -237,6 +237,7 @@ fn what_does_not_fit_in_the_cache_goes_to_a_nameless_file_in_tmpdir() {
         assert!(got == plain[at as usize..][..5000], "at {at}");
     };
     read(20 << 20);
+    read(10 << 20);
     let pid = place.daemon();
     let start = format!("{}/", folder.display());
     // The file is open or mapped.
