@@ -1,8 +1,10 @@
 //! What the user says about objects on servers.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "remote")]
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+#[cfg(feature = "remote")]
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -27,13 +29,19 @@ pub struct CacheDir {
     /// Most bytes in it; `None` if only the free space of the disk counts.
     pub size: Option<u64>,
     /// The directory itself, from its first use on: its path may be made to lead elsewhere.
+    #[cfg(feature = "remote")]
     pub(super) held: Arc<OnceLock<OwnedFd>>,
 }
 
 impl CacheDir {
     /// The directory `dir`, of which at most `size` bytes are used. Opens nothing.
     pub fn new(dir: PathBuf, size: Option<u64>) -> Self {
-        Self { dir, size, held: Arc::default() }
+        Self {
+            dir,
+            size,
+            #[cfg(feature = "remote")]
+            held: Arc::default(),
+        }
     }
 }
 

@@ -68,6 +68,8 @@ fn archive(bytes: &mut [u8]) -> Option<()> {
 }
 
 const ZXC_GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+/// Factors of version 4.
+const ZXC_4: [u32; 4] = [0x9E37_79B1, 0x85BA_2D97, 0xB0F5_7EE3, 0x27D4_EB2F];
 
 fn zxc_mix(mut h: u64) -> u64 {
     h ^= h << 13;
@@ -82,6 +84,12 @@ pub(crate) fn zxc_file_header(head: &mut [u8; 16]) -> Option<()> {
     head[14..].fill(0);
     let (a, b) = (u64_at(head, 0)?, u64_at(head, 8)?);
     let hash = match head[4] {
+        4 => {
+            let words = head.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word));
+            let sum = words.zip(ZXC_4).fold(0, |sum, (word, factor)| sum ^ word.wrapping_mul(factor));
+            let h = sum.rotate_left(13).wrapping_mul(ZXC_4[0]);
+            ((h >> 16) ^ h) as u16
+        }
         5..=8 => {
             let r = zxc_mix(a ^ b ^ MIX) as u32;
             ((r >> 16) ^ r) as u16
@@ -99,8 +107,15 @@ pub(crate) fn zxc_file_header(head: &mut [u8; 16]) -> Option<()> {
 /// The hash in a ZXC block header.
 pub(crate) fn zxc_block_header(version: u8, block: &mut [u8; 8]) {
     block[7] = 0;
-    let word = u64::from_le_bytes(*block) ^ ZXC_GOLDEN;
-    block[7] = if version == 9 { (word.wrapping_mul(ZXC_GOLDEN) >> 56) as u8 } else { zxc_mix(word) as u8 };
+    let word = u64::from_le_bytes(*block);
+    block[7] = match version {
+        4 => {
+            let step = |h: u64, &factor: &u32| h.wrapping_mul(factor.into()) ^ (h.wrapping_mul(factor.into()) >> 32);
+            ZXC_4[..2].iter().fold(word, step) as u8
+        }
+        9 => ((word ^ ZXC_GOLDEN).wrapping_mul(ZXC_GOLDEN) >> 56) as u8,
+        _ => zxc_mix(word ^ ZXC_GOLDEN) as u8,
+    };
 }
 
 /// The hashes of the file header and of the block headers of the first frame. Checksums of blocks stay: what

@@ -8,7 +8,7 @@
 //! A window of the array is read alike: its steps are counted from its start, and its bytes outside the array are zero.
 //!
 //! Checked: all products when the reader is created; the blob must be large enough for all chunks of the array.
-//! Limits: [`BLOCKS`] bytes of whole blocks for one read, and [`PER_BYTE`] for each of its bytes.
+//! Limits: `BLOCKS` bytes of whole blocks for one read, and `PER_BYTE` for each of its bytes.
 //! Invariant: for every index within the shape, the offset plus one element is within the blob.
 #![forbid(unsafe_code)]
 
