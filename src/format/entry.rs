@@ -137,6 +137,12 @@ pub trait Directory: Send + Sync {
         Attrs::new()
     }
 
+    /// Whether its entries can be made again whenever they are needed, directories among them included: they hold no
+    /// state. Otherwise only a few files are, and what the format creates on access.
+    fn is_made_again(&self) -> bool {
+        false
+    }
+
     /// Its entries, in container order; always the same.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use super::children::{Children, InodeRange};
 const LIMIT: u64 = 8 << 20;
 const LARGE_LIMIT: u64 = 32 << 20;
 const LAST: usize = 2;
-/// About how many bytes a directory of numbered entries takes.
+/// About how many bytes a directory of numbered entries, or of files created on access, takes.
 const NUMBERED: u64 = 300;
 /// Bytes of a large listing.
 const LARGE: u64 = 256 << 10;
@@ -90,7 +90,6 @@ impl KeptListings {
 fn weight(range: &InodeRange) -> u64 {
     match &range.children {
         Children::Listed(listing) => listing.weight(),
-        Children::IndexedDir(_) => 0,
-        Children::Numbered(_) => NUMBERED,
+        Children::IndexedDir(_) | Children::Numbered(_) => NUMBERED,
     }
 }

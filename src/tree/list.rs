@@ -28,10 +28,12 @@ pub(super) fn list(dir: &Dir, stem: &[u8], account: &Account) -> Result<(Childre
             let mut builder = ListingBuilder::new(account, stem, dir.depth, 0, Some(Arc::clone(entries)));
             entries.for_each(&mut |entry| builder.push(entry))?;
             let listing = builder.finish()?;
-            let again = (listing.len() <= FEW && listing.has_only_files()) || listing.has_no_objects();
+            let is_small = listing.len() <= FEW && listing.has_only_files();
+            let again = entries.is_made_again() || is_small || listing.has_no_objects();
             (listing.into(), again)
         }
-        DirSource::IndexedDir(files) => (Children::IndexedDir(Arc::clone(files)), false),
+        // What it is made from stays in the listing of its parent.
+        DirSource::IndexedDir(files) => (Children::IndexedDir(Arc::clone(files)), true),
         DirSource::Group(group) => {
             let entries = group.entries.lock().unwrap_or_else(PoisonError::into_inner);
             let mut builder = ListingBuilder::new(account, stem, dir.depth, 0, group.format.clone());

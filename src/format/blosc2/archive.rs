@@ -5,20 +5,23 @@
 //! Shows as: a directory for each member that is a frame, named after the member; other members as files.
 //! Checked: the central directory is inside the file, and each member ends before it; the CRC-32 of a member before
 //! its first byte is served (subject to `verify`), not when it is listed.
-//! Limits: the central directory is read whole; members are opened on first access.
+//! Limits: the central directory is read whole; members are opened when they are accessed, and of those that are not in
+//! use the last [`OPEN`] stay open.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use lru::LruCache;
 use serde_json::{Map, json};
 
+use crate::account::decode_budget;
 use crate::bytes::{Cursor, FileOffset, to_u64, to_usize};
 use crate::checksum::{ChecksumGate, Threads, Verify, crc32};
 use crate::error::{Error, Kind, Result};
 use crate::limits::{Charge, Limits};
-use crate::once::Once;
 use crate::source::Source;
 
 use super::entries::failing;
@@ -47,6 +50,8 @@ const LOCATOR: [u8; 4] = *b"PK\x06\x07";
 const LOCATOR_LEN: u64 = 20;
 /// Size of the id and the length before each part of an extra field.
 const EXTRA_HEAD: usize = 4;
+/// Members that stay open, of some kilobytes each.
+const OPEN: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 /// Marks a 32-bit field whose value is in the ZIP64 extra field.
 const FULL: u64 = 0xFFFF_FFFF;
 
@@ -72,6 +77,15 @@ pub(super) struct Archive {
     _charge: Charge,
 }
 
+/// The members that were opened last, by the offset of their local header.
+struct OpenMembers(Mutex<LruCache<u64, Arc<OpenFrame>>>);
+
+impl OpenMembers {
+    fn lock(&self) -> MutexGuard<'_, LruCache<u64, Arc<OpenFrame>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A member of an archive.
 struct Member {
     source: Arc<Source>,
@@ -87,7 +101,7 @@ struct Member {
     len: u64,
     /// Offset of its local header.
     local: FileOffset,
-    frame: Once<Arc<OpenFrame>>,
+    open: Arc<OpenMembers>,
     gate: OnceLock<ChecksumGate>,
 }
 
@@ -101,9 +115,9 @@ impl Archive {
         let charge = options.account.charge(len.saturating_mul(each), "central directory")?;
         let bytes = source.get(at, len, "central directory")?;
         let mut cur = Cursor::new(&bytes, at);
-        let mut members = Vec::new();
+        let (mut members, open) = (Vec::new(), Arc::new(OpenMembers(Mutex::new(LruCache::sparse(OPEN)))));
         while !cur.is_empty() {
-            members.push(Arc::new(Member::read(&mut cur, source, at, options, memory)?));
+            members.push(Arc::new(Member::read(&mut cur, source, at, options, memory, &open)?));
         }
         Ok(Self { source: source.clone(), members, _charge: charge })
     }
@@ -158,6 +172,7 @@ impl Member {
         directory: FileOffset,
         options: &Options,
         memory: &Arc<Memory>,
+        open: &Arc<OpenMembers>,
     ) -> Result<Self> {
         let entry_at = cur.at();
         expect(cur, CENTRAL, "central directory entry")?;
@@ -208,7 +223,7 @@ impl Member {
             crc,
             len,
             local: FileOffset(local),
-            frame: Once::new(),
+            open: Arc::clone(open),
             gate: OnceLock::new(),
         })
     }
@@ -249,8 +264,12 @@ impl Member {
         Ok((magic == MAGIC).then_some(start))
     }
 
-    /// Opens the frame at `start`.
+    /// Opens the frame at `start`, unless it is open.
     fn frame(&self, start: FileOffset) -> Result<Arc<OpenFrame>> {
+        let key = self.local.0;
+        if let Some(frame) = self.open.lock().get(&key) {
+            return Ok(Arc::clone(frame));
+        }
         let open = || {
             let mut frame = Frame::contiguous(&self.source, start, &self.memory)?;
             if frame.header.frame_len > self.len {
@@ -260,7 +279,9 @@ impl Member {
             frame.gate = Some(self.gate(start).clone());
             Ok(Arc::new(OpenFrame::new(frame)))
         };
-        self.frame.get(open).cloned()
+        let frame = decode_budget::once(open)?;
+        // Another thread may have been faster.
+        Ok(Arc::clone(self.open.lock().get_or_insert(key, || frame)))
     }
 
     /// Opens the frame that it is; `None` if it is something else.
@@ -314,6 +335,11 @@ struct MemberDir {
 }
 
 impl Directory for MemberDir {
+    fn is_made_again(&self) -> bool {
+        // The verdict about its bytes is kept by the member.
+        true
+    }
+
     fn entries(&self) -> Result<Vec<Entry>> {
         let frame = self.member.frame(self.start).map_err(|e| e.within(self.member.shown()))?;
         FrameDir(frame).entries()

@@ -101,6 +101,42 @@ fn small_directories_are_listed_again_when_needed_and_keep_their_inode_numbers_a
     assert_eq!(tree.lookup(dirs[0].ino, b"data.bin").unwrap(), Some(Ino(json.0 - 1)));
 }
 
+/// A directory with files, and a directory of one file, all of which it makes again; counts how many there are.
+struct Frame(u64, Arc<()>);
+
+impl Directory for Frame {
+    fn is_made_again(&self) -> bool {
+        true
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let (alive, number) = (self.1.clone(), self.0);
+        let make = Arc::new(move |_: &dyn Fetch| {
+            let _ = &alive;
+            Ok(number.to_le_bytes().to_vec())
+        });
+        let computed = File::new(Content::Computed { len: Some(8), make });
+        let inner = Node::dir(Attrs::new(), vec![Entry::own("part", Node::from(computed.clone()))]);
+        Ok(vec![Entry::own("data", Node::from(computed)), Entry::own("parts", inner)])
+    }
+}
+
+#[test]
+fn directories_that_are_made_again_are_not_all_kept_nor_what_is_below_them() {
+    let alive = Arc::new(());
+    let frame = |n: u64| Entry::named(format!("{n:04}"), "", Node::Dir(Arc::new(Frame(n, alive.clone()))));
+    let tree = tree((0..1000).map(frame).collect());
+    tree.kept().small.limit = 100_000;
+    let idle = Arc::strong_count(&alive);
+    let parts: Vec<Ino> = (0..1000).map(|n| tree.resolve(&format!("{n:04}/parts/part")).unwrap()).collect();
+    let kept = Arc::strong_count(&alive) - idle;
+    assert!(kept < 400, "{kept} files of 2000");
+    for n in [0, 500, 999] {
+        assert_eq!(read(&tree, &format!("{n:04}/parts/part")), (n as u64).to_le_bytes());
+        assert_eq!(tree.resolve(&format!("{n:04}/parts/part")).unwrap(), parts[n]);
+    }
+}
+
 /// Tensors of the names `names`, each with three entries; can be made again one by one.
 pub(super) struct Again {
     pub(super) names: Vec<String>,
