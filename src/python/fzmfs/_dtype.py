@@ -36,7 +36,7 @@ def given_type(given: object) -> str:
     dtype = np.dtype(given)  # type: ignore[call-overload]
     if dtype.name in _NAMES:
         return str(dtype.name)
-    descr = dtype.descr if dtype.names else dtype.str
+    descr: Any = dtype.descr if dtype.names else dtype.str
     # A shape of its own, and types that others add to NumPy, are lost there.
     if dtype.hasobject or not dtype.itemsize or np.lib.format.descr_to_dtype(descr) != dtype:
         raise ValueError(f"dtype: {dtype} is no type of elements in a file")

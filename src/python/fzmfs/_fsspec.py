@@ -144,9 +144,9 @@ class FileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
 
     # Writing
 
-    def mkdir(self, path: str, *_: Any, **__: Any) -> None:
+    def mkdir(self, *paths: Any, **_: Any) -> None:
         """Raises OSError: containers are read-only."""
-        raise OSError(errno.EROFS, "containers are read-only", path)
+        raise OSError(errno.EROFS, "containers are read-only", *paths[:1])
 
     makedirs = rmdir = cp_file = rm_file = _rm = mkdir
 
