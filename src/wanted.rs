@@ -211,8 +211,25 @@ pub fn given_up() -> Error {
     Error::io(io::Error::from_raw_os_error(libc::EINTR), "request")
 }
 
-/// Waits for `condvar` while `is_early`, and fails once the work of this thread is not wanted any more. `mutex` is not
-/// locked while it asks.
+/// Waits until `condvar` is notified, or for no reason, and fails once the work of this thread is not wanted any more.
+/// `mutex` is not locked while it asks.
+///
+/// # Errors
+/// `EINTR`.
+pub fn wait<'a, T>(condvar: &Condvar, mutex: &'a Mutex<T>, locked: MutexGuard<'a, T>) -> Result<MutexGuard<'a, T>> {
+    if Wanted::current().is_none() {
+        return Ok(condvar.wait(locked).unwrap_or_else(PoisonError::into_inner));
+    }
+    let (locked, time) = condvar.wait_timeout(locked, LOOK).unwrap_or_else(PoisonError::into_inner);
+    if !time.timed_out() {
+        return Ok(locked);
+    }
+    drop(locked);
+    check()?;
+    Ok(mutex.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// As [`wait`], while `is_early`.
 ///
 /// # Errors
 /// `EINTR`.
@@ -222,28 +239,10 @@ pub fn wait_while<'a, T>(
     mut locked: MutexGuard<'a, T>,
     mut is_early: impl FnMut(&mut T) -> bool,
 ) -> Result<MutexGuard<'a, T>> {
-    if Wanted::current().is_none() {
-        return Ok(condvar.wait_while(locked, is_early).unwrap_or_else(PoisonError::into_inner));
+    while is_early(&mut locked) {
+        locked = wait(condvar, mutex, locked)?;
     }
-    loop {
-        let waited = condvar.wait_timeout_while(locked, LOOK, &mut is_early);
-        let (guard, time) = waited.unwrap_or_else(PoisonError::into_inner);
-        if !time.timed_out() {
-            return Ok(guard);
-        }
-        drop(guard);
-        check()?;
-        locked = mutex.lock().unwrap_or_else(PoisonError::into_inner);
-    }
-}
-
-/// As [`wait_while`], until `condvar` is notified, or for no reason.
-///
-/// # Errors
-/// `EINTR`.
-pub fn wait<'a, T>(condvar: &Condvar, mutex: &'a Mutex<T>, locked: MutexGuard<'a, T>) -> Result<MutexGuard<'a, T>> {
-    let mut is_early = true;
-    wait_while(condvar, mutex, locked, |_| std::mem::replace(&mut is_early, false))
+    Ok(locked)
 }
 
 /// What a thread worked for before: again when this is dropped.
@@ -267,7 +266,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::clock::wait_until;
+    use crate::clock::{PATIENCE, wait_until};
 
     #[test]
     fn who_waits_is_asked_and_ends_with_the_others_that_work_for_it() {
@@ -289,6 +288,22 @@ mod tests {
         });
         check().unwrap();
         assert_eq!(*asked.borrow(), [thread::current().id(); 3]);
+    }
+
+    #[test]
+    fn a_loop_around_a_wait_that_nobody_ends_ends_when_its_caller_gives_up() {
+        let (mutex, never) = (Mutex::new(()), Condvar::new());
+        let waited = while_wanted(
+            || false,
+            || {
+                let mut locked = mutex.lock().unwrap();
+                for _ in 0..PATIENCE.as_millis() / LOOK.as_millis() {
+                    locked = wait(&never, &mutex, locked)?;
+                }
+                Ok(())
+            },
+        );
+        assert!(is_given_up(&waited.unwrap_err()));
     }
 
     #[test]

@@ -117,11 +117,7 @@ impl Users {
             let memory = most.bytes.saturating_sub(of_user.without(what).bytes);
             return Err(Error::new(Kind::NoRoom { need: what.bytes, memory, disk: 0 }, "memory of a user"));
         }
-        let steps = held.bytes.saturating_sub(LEAST).div_ceil(STEP);
-        while to_u64(state.charges.len()) < steps {
-            let charge = self.0.account.charge(STEP, "memory of users")?;
-            state.charges.push(charge);
-        }
+        self.charge(&mut state, held)?;
         state.held = held;
         state.by_user.insert(uid, of_user);
         Ok(())
@@ -130,7 +126,10 @@ impl Users {
     /// As [`Users::take`], of what cannot be refused; it leaves the user less for everything else.
     pub fn add(&self, uid: u32, what: Holding) {
         let mut state = self.lock();
-        state.held = state.held.with(what);
+        let held = state.held.with(what);
+        // As far as there is room.
+        let _ = self.charge(&mut state, held);
+        state.held = held;
         let of_user = state.by_user.entry(uid).or_default();
         *of_user = of_user.with(what);
     }
@@ -157,6 +156,15 @@ impl Users {
         let state = self.lock();
         let of_user = state.by_user.get(&uid).map_or(0, |held| held.bytes);
         of_user >= self.most(state.held).bytes / 2
+    }
+
+    /// Charges the account so that all users may hold `held`.
+    fn charge(&self, state: &mut State, held: Holding) -> Result<()> {
+        let steps = held.bytes.saturating_sub(LEAST).div_ceil(STEP);
+        while to_u64(state.charges.len()) < steps {
+            state.charges.push(self.0.account.charge(STEP, "memory of users")?);
+        }
+        Ok(())
     }
 
     /// The most that one user may hold if all together hold `held`.
@@ -231,6 +239,17 @@ mod tests {
         assert_eq!(account.memory().peak(), 4 * MIB);
         let _others = account.charge(16 * MIB - STEP, "pieces").unwrap();
         assert_eq!(fill(&users, 7, Holding::memory(MIB)).len(), 16, "what the account does not have is not lent");
+    }
+
+    #[test]
+    fn what_cannot_be_refused_is_charged_as_far_as_there_is_room() {
+        let (account, users) = users(true);
+        users.add(7, Holding::memory(18 * MIB));
+        assert_eq!(account.memory().used(), 2 * MIB);
+        users.add(7, Holding::memory(100 * MIB));
+        assert_eq!(account.memory().used(), 16 * MIB);
+        users.give_back(7, Holding::memory(118 * MIB));
+        assert!(account.memory().used() <= STEP && users.lock().by_user.is_empty());
     }
 
     #[test]

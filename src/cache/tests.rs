@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::*;
 use crate::checksum::{ChecksumGate, Threads, Verify};
 use crate::clock::{PATIENCE, wait_until};
+use crate::error::Error;
 use crate::format::testing::{Memory, noise};
 
 const PIECE: u64 = 1000;

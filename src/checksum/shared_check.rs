@@ -56,9 +56,7 @@ impl State {
     fn is_awaited(&self) -> bool {
         self.parked.iter().any(|(_, wanted)| !wanted.as_ref().is_some_and(Wanted::is_given_up))
     }
-}
 
-impl State {
     fn has_failed(&self) -> bool {
         self.verdict.as_ref().is_some_and(Result::is_err)
     }

@@ -120,8 +120,8 @@ impl Offload {
         }
     }
 
-    /// As [`Offload::run_in_turn`] on the threads for openings, called on a thread that may wait: runs `job` at once, on this thread,
-    /// unless another one has the turn.
+    /// As [`Offload::run_in_turn`] on the threads for openings, called on a thread that may wait: runs `job` at once, on
+    /// this thread, unless another one has the turn.
     pub(super) fn run_in_turn_here(self: &Arc<Self>, turn: Turn, job: Job) {
         if let Some(job) = self.queue(turn, On::Opening, job) {
             self.have_turn(turn, job);

@@ -120,7 +120,7 @@ impl Filesystem for DirectorySession {
                 let (nothing, uid) = (self.attributes.nothing(), request.uid());
                 self.me.offload(move |me| {
                     match me.find(parent, &name, uid) {
-                        Ok(Some(told)) => reply.entry(&me.keep(), &told.attr, GENERATION),
+                        Ok(Some(attr)) => reply.entry(&me.keep(), &attr, GENERATION),
                         Ok(None) if me.containers.rules.is_flat() => match me.find_flat(parent, &name, uid) {
                             Ok(Some(file)) => me.reply_flat(file, reply),
                             Ok(None) => reply.entry(&SOON, &nothing, GENERATION),

@@ -148,7 +148,7 @@ impl Directory {
             let Ok(seen) = seen_at(below, entry.file, is_container) else { return false };
             let (attr, keep) = match entry.kind {
                 Kind::Flat(ino) => self.tell_flat(number, entry.file, &seen, Ino(ino.into()), uid),
-                kind => (self.tell(number, entry.file, &seen, kind == Kind::Tree, uid).attr, self.keep()),
+                kind => (self.tell(number, entry.file, &seen, kind == Kind::Tree, uid), self.keep()),
             };
             let is_full = reply.add(attr.ino, next, name, &keep, &attr, GENERATION);
             if is_full {

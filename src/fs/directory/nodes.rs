@@ -4,9 +4,9 @@
 //! `stat` will give, without keeping anything. It also follows from what is there: from the version of a container, since
 //! a changed one is another directory, and from the place of what is passed through, so that a file that was replaced is
 //! another file, with pages of its own. A file or directory whose owner or rights were changed gets a number of its own
-//! as long as the kernel knows the one before, which it may have found allowed. Below the containers, numbers are those of their trees, in a range of their own. The
-//! files that stand for a container in the layout `flat` have the numbers after that of the container, which is not
-//! shown: so they too are known before it is opened.
+//! as long as the kernel knows the one before, which it may have found allowed. Below the containers, numbers are those
+//! of their trees, in a range of their own. The files that stand for a container in the layout `flat` have the numbers
+//! after that of the container, which is not shown: so they too are known before it is opened.
 //!
 //! Limits: [`NODE`] bytes and the name for an inode that the kernel knows, held by the user for whom it was looked up
 //! first; freed when the kernel forgets it, where it takes a kilobyte. A look-up is not refused; of a user who holds much,

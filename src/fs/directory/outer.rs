@@ -43,11 +43,6 @@ const FILE: Holding = Holding { bytes: 512, descriptors: 1 };
 /// `st_blksize` of files that are passed through.
 const BLOCK: u32 = 128 << 10;
 
-/// An entry and what the kernel is told of it.
-pub(super) struct Told {
-    pub(super) attr: FileAttr,
-}
-
 pub(super) fn errno(error: &Error) -> Errno {
     Errno::from_i32(error.errno())
 }
@@ -110,7 +105,7 @@ impl Directory {
     }
 
     /// Finds `name` in the directory `parent` and counts that the kernel is told of it. `None` if it does not exist.
-    pub(super) fn find(&self, parent: u64, name: &OsStr, uid: u32) -> Result<Option<Told>, Errno> {
+    pub(super) fn find(&self, parent: u64, name: &OsStr, uid: u32) -> Result<Option<FileAttr>, Errno> {
         let below = self.below(parent)?;
         let is_there = |name: &OsStr| below.stat(name).is_ok_and(|seen| is_candidate(&below, name, seen.kind));
         let exists = |name: &OsStr| below.stat(name).is_ok();
@@ -131,11 +126,12 @@ impl Directory {
         }
     }
 
-    pub(super) fn tell(&self, parent: u64, name: &[u8], seen: &Seen, is_tree: bool, uid: u32) -> Told {
+    /// The attributes of an entry, of which the kernel is told: counts that.
+    pub(super) fn tell(&self, parent: u64, name: &[u8], seen: &Seen, is_tree: bool, uid: u32) -> FileAttr {
         let entry = Entry { parent, name, is_tree, identity: identity(seen, is_tree), is_flat: false };
         let may_go = if is_tree { !self.containers.rules.shows_file() } else { seen.kind != Native::Directory };
         let number = self.state().nodes.tell(&entry, seen.rights, uid, may_go);
-        Told { attr: self.attr(number, seen, is_tree) }
+        self.attr(number, seen, is_tree)
     }
 
     /// The attributes of an inode now; of an open file, also if it was removed or replaced.

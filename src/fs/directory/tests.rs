@@ -32,7 +32,7 @@ fn mount(dir: &Path, layout: Layout) -> Arc<Directory> {
 
 /// Looks a container up; its number.
 fn found(mount: &Arc<Directory>, name: &str) -> u64 {
-    mount.find(ROOT.0, OsStr::new(name), 0).unwrap().unwrap().attr.ino.0
+    mount.find(ROOT.0, OsStr::new(name), 0).unwrap().unwrap().ino.0
 }
 
 /// Looks the container up and enters it: its number and its session.

@@ -1,84 +1,43 @@
-//! ZIP archives of frames (`.b2z`): members are stored uncompressed, and most of them are frames.
+//! A member of an archive: its entry in the central directory, and the frame that it is.
 //!
-//! Reference: section 1 (frames embedded in other containers); of ZIP the end record, the central directory, local
-//! headers, and ZIP64.
-//! Shows as: a directory for each member that is a frame, named after the member; other members as files.
-//! Checked: the central directory is inside the file, and each member ends before it; the CRC-32 of a member before
-//! its first byte is served (subject to `verify`), not when it is listed.
-//! Limits: the central directory is read whole; members are opened when they are accessed, and of those that are not in
-//! use the last [`OPEN`] stay open.
+//! Limits: of the members that are not in use, the last [`OPEN`] stay open.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use lru::LruCache;
-use serde_json::{Map, json};
 
+use super::{FULL, LOCAL, expect};
 use crate::account::decode_budget;
-use crate::bytes::{Cursor, FileOffset, to_u64, to_usize};
+use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::checksum::{ChecksumGate, Threads, Verify, crc32};
 use crate::error::{Error, Kind, Result};
-use crate::limits::{Charge, Limits};
+use crate::format::blosc2::entries::failing;
+use crate::format::blosc2::frame::{Frame, MAGIC};
+use crate::format::blosc2::frames::{FrameDir, OpenFrame};
+use crate::format::blosc2::memory::Memory;
+use crate::format::{Content, Directory, Entry, File, FileExtent, Node, Options};
 use crate::source::Source;
 
-use super::entries::failing;
-use super::frame::{Frame, MAGIC};
-use super::frames::{FrameDir, OpenFrame};
-use super::info;
-use super::memory::Memory;
-use crate::format::{
-    Arrays, Check, Container, Content, Directory, Entry, File, FileExtent, Found, Info, Node, Options,
-};
-
-/// Magic of a local header, with which every archive that has members begins.
-pub(super) const LOCAL: [u8; 4] = *b"PK\x03\x04";
 /// Bytes of a local header up to the name.
 const LOCAL_LEN: u64 = 30;
-/// Shortest entry of the central directory.
-const ENTRY_LEN: u64 = 46;
 /// Magic of an entry of the central directory.
 const CENTRAL: [u8; 4] = *b"PK\x01\x02";
-/// Magic of the end record, and its size without the comment.
-const END: [u8; 4] = *b"PK\x05\x06";
-const END_LEN: u64 = 22;
-/// Magics of the ZIP64 end record and of its locator.
-const END64: [u8; 4] = *b"PK\x06\x06";
-const LOCATOR: [u8; 4] = *b"PK\x06\x07";
-const LOCATOR_LEN: u64 = 20;
 /// Size of the id and the length before each part of an extra field.
 const EXTRA_HEAD: usize = 4;
 /// Members that stay open, of some kilobytes each.
 const OPEN: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
-/// Marks a 32-bit field whose value is in the ZIP64 extra field.
-const FULL: u64 = 0xFFFF_FFFF;
-
-/// Whether a file that begins with `head` is an archive whose first member is a frame.
-pub(super) fn detect(head: &[u8]) -> bool {
-    let first = || {
-        let mut cur = Cursor::new(head, FileOffset(0));
-        (cur.array("magic").ok()? == LOCAL).then_some(())?;
-        cur.take(22, "local header").ok()?;
-        let skip = usize::from(cur.u16_le("name length").ok()?);
-        let extra = usize::from(cur.u16_le("extra length").ok()?);
-        cur.take(skip, "name").ok()?;
-        cur.take(extra, "extra").ok()?;
-        (cur.array("magic").ok()? == MAGIC).then_some(())
-    };
-    first().is_some()
-}
-
-/// An archive, as described by its central directory.
-pub(super) struct Archive {
-    source: Arc<Source>,
-    members: Vec<Arc<Member>>,
-    _charge: Charge,
-}
 
 /// The members that were opened last, by the offset of their local header.
-struct OpenMembers(Mutex<LruCache<u64, Arc<OpenFrame>>>);
+pub(super) struct OpenMembers(Mutex<LruCache<u64, Arc<OpenFrame>>>);
+
+impl Default for OpenMembers {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::sparse(OPEN)))
+    }
+}
 
 impl OpenMembers {
     fn lock(&self) -> MutexGuard<'_, LruCache<u64, Arc<OpenFrame>>> {
@@ -87,86 +46,27 @@ impl OpenMembers {
 }
 
 /// A member of an archive.
-struct Member {
+pub(super) struct Member {
     source: Arc<Source>,
     memory: Arc<Memory>,
     verify: Verify,
     threads: Threads,
-    name: Vec<u8>,
+    pub(super) name: Vec<u8>,
     /// Compression method; 0: stored.
     method: u16,
     is_encrypted: bool,
-    crc: u32,
+    pub(super) crc: u32,
     /// Decoded size in bytes.
-    len: u64,
+    pub(super) len: u64,
     /// Offset of its local header.
-    local: FileOffset,
+    pub(super) local: FileOffset,
     open: Arc<OpenMembers>,
     gate: OnceLock<ChecksumGate>,
 }
 
-impl Archive {
-    /// Reads the central directory.
-    pub(super) fn open(source: &Arc<Source>, options: &Options, memory: &Arc<Memory>) -> Result<Self> {
-        let (at, len) = directory(source)?;
-        Limits::check(len, options.limits.structure, "central directory").map_err(|e| e.at(at))?;
-        // An entry of at least 46 bytes becomes a `Member`, and the name is copied.
-        let each = to_u64(size_of::<Member>()).div_ceil(ENTRY_LEN).saturating_add(1);
-        let charge = options.account.charge(len.saturating_mul(each), "central directory")?;
-        let bytes = source.get(at, len, "central directory")?;
-        let mut cur = Cursor::new(&bytes, at);
-        let (mut members, open) = (Vec::new(), Arc::new(OpenMembers(Mutex::new(LruCache::sparse(OPEN)))));
-        while !cur.is_empty() {
-            members.push(Arc::new(Member::read(&mut cur, source, at, options, memory, &open)?));
-        }
-        Ok(Self { source: source.clone(), members, _charge: charge })
-    }
-}
-
-/// Offset and size of the central directory.
-fn directory(source: &Source) -> Result<(FileOffset, u64)> {
-    // The end record is followed by a comment of up to 64 KiB.
-    let max_len = END_LEN.saturating_add(u16::MAX.into()).min(source.len());
-    let start = source.len().saturating_sub(max_len);
-    let bytes = source.get(FileOffset(start), max_len, "end of central directory")?;
-    let found = bytes.windows(END.len()).rposition(|window| window == END);
-    let no_end = || Error::corrupt("missing", "end of central directory").at(FileOffset(start));
-    let skip = found.ok_or_else(no_end)?;
-    let end = FileOffset(start).plus(to_u64(skip));
-    let mut cur = Cursor::new(bytes.get(skip..).unwrap_or_default(), end);
-    cur.take(12, "end of central directory")?;
-    let (mut len, mut at) = (u64::from(cur.u32_le("size")?), u64::from(cur.u32_le("offset")?));
-    if len == FULL || at == FULL {
-        let locator_at = FileOffset(end.0.saturating_sub(LOCATOR_LEN));
-        let locator = source.get(locator_at, LOCATOR_LEN, "ZIP64 locator")?;
-        let mut cur = Cursor::new(&locator, locator_at);
-        expect(&mut cur, LOCATOR, "ZIP64 locator")?;
-        cur.u32_le("disk")?;
-        let end64 = FileOffset(cur.u64_le("ZIP64 end offset")?);
-        let record = source.get(end64, 56, "ZIP64 end of central directory")?;
-        let mut cur = Cursor::new(&record, end64);
-        expect(&mut cur, END64, "ZIP64 end of central directory")?;
-        cur.take(36, "ZIP64 end of central directory")?;
-        (len, at) = (cur.u64_le("size")?, cur.u64_le("offset")?);
-    }
-    if at.checked_add(len).is_none_or(|stop| stop > end.0) {
-        let why = format!("{len} bytes at {at:#x} extend past byte {:#x}", end.0);
-        return Err(Error::corrupt(why, "central directory").at(end));
-    }
-    Ok((FileOffset(at), len))
-}
-
-fn expect(cur: &mut Cursor, magic: [u8; 4], what: &'static str) -> Result<()> {
-    let at = cur.at();
-    if cur.array::<4>(what)? == magic {
-        return Ok(());
-    }
-    Err(Error::corrupt("bad signature", what).at(at))
-}
-
 impl Member {
     /// Reads the next entry of the central directory, which starts at `directory`.
-    fn read(
+    pub(super) fn read(
         cur: &mut Cursor,
         source: &Arc<Source>,
         directory: FileOffset,
@@ -228,12 +128,12 @@ impl Member {
         })
     }
 
-    fn shown(&self) -> String {
+    pub(super) fn shown(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()
     }
 
     /// Offset of its first byte.
-    fn start(&self) -> Result<FileOffset> {
+    pub(super) fn start(&self) -> Result<FileOffset> {
         if self.is_encrypted {
             return Err(Error::unsupported("an encrypted member", "flags").at(self.local.plus(6)));
         }
@@ -288,12 +188,12 @@ impl Member {
     ///
     /// # Errors
     /// Fails if it is corrupt, or cannot be read now.
-    fn open_frame(&self) -> Result<Option<Arc<OpenFrame>>> {
+    pub(super) fn open_frame(&self) -> Result<Option<Arc<OpenFrame>>> {
         self.frame_start().and_then(|start| start.map(|start| self.frame(start)).transpose())
     }
 
     /// The gate that withholds the bytes from `start` on until their CRC-32 is verified.
-    fn gate(&self, start: FileOffset) -> &ChecksumGate {
+    pub(super) fn gate(&self, start: FileOffset) -> &ChecksumGate {
         self.gate.get_or_init(|| {
             let (source, len, stored, threads) = (self.source.clone(), self.len, self.crc, self.threads.clone());
             let near = source.clone();
@@ -314,7 +214,7 @@ impl Member {
     ///
     /// # Errors
     /// Fails if the member cannot be read now.
-    fn node(self: &Arc<Self>) -> Result<Node> {
+    pub(super) fn node(self: &Arc<Self>) -> Result<Node> {
         let stored = |at| {
             let (source, gate) = (self.source.clone(), Some(self.gate(at).clone()));
             Content::FileExtent(FileExtent { source, at, len: self.len, gate })
@@ -343,78 +243,5 @@ impl Directory for MemberDir {
     fn entries(&self) -> Result<Vec<Entry>> {
         let frame = self.member.frame(self.start).map_err(|e| e.within(self.member.shown()))?;
         FrameDir(frame).entries()
-    }
-}
-
-/// The arrays of the members that are frames, opened on first use.
-struct MemberArrays(Vec<Arc<Member>>);
-
-impl MemberArrays {
-    fn member(&self, index: u64) -> Result<&Arc<Member>> {
-        self.0.get(to_usize(index, "member")?).ok_or_else(|| Error::new(Kind::NotFound, "member"))
-    }
-}
-
-impl Arrays for MemberArrays {
-    fn count(&self) -> u64 {
-        to_u64(self.0.len())
-    }
-
-    fn find(&self, index: u64) -> Result<Found> {
-        let member = self.member(index)?;
-        match member.open_frame().and_then(|frame| frame.map(|frame| frame.found(&member.name)).transpose()) {
-            Ok(found) => Ok(found.unwrap_or(Found::Nothing)),
-            Err(e) if e.is_lasting() => Ok(Found::LeftOut(member.name.clone(), e.to_string().into())),
-            Err(e) => Err(e),
-        }
-    }
-
-    fn file(&self, index: u64) -> Result<File> {
-        self.member(index)?.open_frame()?.ok_or_else(|| Error::corrupt("not a frame", "member"))?.data()
-    }
-}
-
-impl Container for Archive {
-    fn info(&self) -> Info {
-        let member = |m: &Arc<Member>| json!({ "name": m.shown(), "offset": m.local.0, "size": m.len, "crc32": m.crc });
-        let mut details = Map::new();
-        details.insert("kind".into(), "archive".into());
-        details.insert("members".into(), self.members.iter().map(member).collect());
-        info::container("zip".into(), (self.source.len(), None), Some(self.members.len()), details)
-    }
-
-    fn entries(&self) -> Result<Vec<Entry>> {
-        let folder = |m: &&Arc<Member>| !m.name.ends_with(b"/");
-        let entry = |m: &Arc<Member>| Ok(Entry { nested: true, ..Entry::named(m.name.clone(), "", m.node()?) });
-        self.members.iter().filter(folder).map(entry).collect()
-    }
-
-    fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
-        Ok(Some(Arc::new(MemberArrays(self.members.clone()))))
-    }
-
-    fn checks(&self) -> Vec<Check> {
-        let mut checks = Vec::new();
-        for member in &self.members {
-            let (name, this) = (member.shown(), member.clone());
-            let run = Box::new(move || this.gate(this.start()?).check());
-            checks.push(Check::Run { name: name.clone(), bytes: member.len, run });
-            match member.open_frame() {
-                Ok(Some(frame)) => checks.extend(frame.checks(&format!("{name}: "))),
-                Ok(None) => {}
-                Err(e) => checks.push(Check::Run { name, bytes: 0, run: Box::new(move || Err(e.clone())) }),
-            }
-        }
-        checks
-    }
-
-    fn sources(&self) -> Vec<Arc<Source>> {
-        vec![self.source.clone()]
-    }
-}
-
-impl fmt::Debug for Archive {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Archive({:?})", self.source.path())
     }
 }
