@@ -238,7 +238,7 @@ impl fmt::Display for Error {
         }
         match (self.at, &self.kind) {
             (Some(at), _) => write!(f, " ({}, at byte {:#x})", self.what, at.0),
-            // What the message is about already.
+            // The message names it already.
             (None, Kind::Io(_)) if matches!(&*self.what, "file" | "directory") => Ok(()),
             (None, _) => write!(f, " ({})", self.what),
         }

@@ -93,7 +93,7 @@ pub fn together<R: Send>(others: usize, work: impl Fn() -> error::Result<R> + Sy
     })
 }
 
-/// What is received, or that nothing comes; asks meanwhile whether it is wanted, for the threads that it comes from.
+/// Receives from the threads of this caller; asks meanwhile, for them, whether their work is wanted.
 fn wanted_from<T>(from: &Receiver<T>) -> Result<T, RecvError> {
     loop {
         match from.recv_timeout(LOOK) {

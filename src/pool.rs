@@ -122,7 +122,7 @@ impl Drop for Pool {
         queue.closed = true;
         let hints = std::mem::take(&mut queue.hints);
         drop(queue);
-        // What a hint owns may use this pool when it is dropped.
+        // A value that a hint owns may use this pool when it is dropped.
         drop(hints);
         self.0.work.notify_all();
     }

@@ -41,7 +41,7 @@ struct State {
     bytes: AtomicU64,
 }
 
-/// What work may ask servers for.
+/// Limits of the requests of some work to servers.
 #[derive(Debug, Clone, Copy)]
 pub struct Allowance {
     /// Requests.
@@ -52,7 +52,7 @@ pub struct Allowance {
     pub until: Instant,
 }
 
-/// What the current thread works for.
+/// The work of the current thread.
 #[derive(Clone)]
 struct Current {
     /// `None`: for nobody yet.
@@ -245,7 +245,7 @@ pub fn wait_while<'a, T>(
     Ok(locked)
 }
 
-/// What a thread worked for before: again when this is dropped.
+/// Restores the work that a thread did before, on drop.
 #[derive(Debug)]
 pub struct Entered(Option<Current>);
 

@@ -1,4 +1,4 @@
-//! What each user holds of a mount: memory and descriptors, for as long as the kernel keeps something open for them.
+//! Memory and descriptors that each user of a mount holds, for as long as the kernel keeps something open for them.
 //!
 //! One rule for everybody: nobody holds more than is left for the others. A user alone has half of it, two have a third
 //! each, and whoever comes next finds as much as each of the others has. Root and the owner of the mount are no
@@ -26,7 +26,7 @@ const PART: u64 = 4;
 /// Bytes from one charge of the account to the next.
 const STEP: u64 = 256 << 10;
 
-/// What is held, or may be.
+/// An amount of memory and of descriptors.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Holding {
     /// Bytes of memory.
@@ -55,7 +55,7 @@ struct State {
     charges: Vec<Charge>,
 }
 
-/// What a user holds, until it is dropped.
+/// A user's holding; given back on drop.
 #[derive(Debug)]
 pub struct Share {
     users: Users,
@@ -178,7 +178,7 @@ impl Users {
 }
 
 impl Share {
-    /// What is held.
+    /// The amount held.
     pub fn held(&self) -> Holding {
         self.what
     }

@@ -36,7 +36,7 @@ use crate::view::{Extent, View};
 #[derive(Clone)]
 pub struct File {
     inner: Arc<Inner>,
-    /// Where [`Read`] continues.
+    /// Position of the next [`Read`].
     position: u64,
 }
 
@@ -184,7 +184,7 @@ impl File {
                 Ok(bytes) => return sink(&bytes).map_err(CopyError::Write),
                 Err(error) => error,
             };
-            // What comes before it in this step.
+            // Pass on the pieces of this step before the broken one.
             for part in parts(view, step) {
                 let Ok(bytes) = read(part) else { break };
                 sink(&bytes).map_err(CopyError::Write)?;

@@ -29,7 +29,7 @@ impl Cache {
             blob.decode(piece, &mut bytes)?;
             Ok(Arc::new(bytes))
         });
-        // What a changed source decodes to, or fails with, is not of the one that was opened.
+        // Bytes and errors of a changed source are not those of the one that was opened.
         let result = self.unchanged().and(decoded);
         let result = Self::check_gate(blob, piece, result);
         self.complete(flight, (blob, piece), epoch, &result, deliver);

@@ -18,7 +18,7 @@ pub(super) type Waiting = (Then, Option<Wanted>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Awaited {
     No,
-    /// Those who do may give up.
+    /// All waiters may give up.
     Perhaps,
     Firmly,
 }
@@ -38,7 +38,7 @@ struct State {
     waiting: Vec<Waiting>,
     /// Threads that block until the result is there: mostly none, and to wake none takes a system call too.
     blocked: u32,
-    /// Those of them that will not give up.
+    /// Blocked threads that will not give up.
     firm: u32,
 }
 

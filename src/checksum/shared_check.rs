@@ -27,7 +27,7 @@ pub(super) struct SharedCheck {
     ran: Condvar,
 }
 
-/// Who has found a failure, and tells of it once.
+/// The finder of a failure, which reports it once.
 #[derive(Default, PartialEq, Eq)]
 enum Teller {
     #[default]
@@ -38,7 +38,7 @@ enum Teller {
 #[derive(Default)]
 struct State {
     verdict: Option<Result<()>>,
-    /// Who tells of a failure.
+    /// The reporter of a failure.
     teller: Teller,
     /// A thread is running the check; or (`queued`) a job that will run it is in the queue.
     running: bool,
@@ -99,7 +99,7 @@ impl SharedCheck {
         }
         let mut state = self.lock();
         let is_new = verdict.is_err() && !state.has_failed();
-        // Which of them is kept does not matter here.
+        // The kept verdict does not matter here.
         let _ = state.settle(verdict);
         if is_new {
             state.teller = Teller::Reader;

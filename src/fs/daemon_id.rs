@@ -42,8 +42,8 @@ pub(super) fn attribute(name: &OsStr) -> Option<Vec<u8>> {
     }
 }
 
-/// What the daemon of the mount with root `root` answers to the first of `names` that it knows: an earlier version knows
-/// the last one only.
+/// Asks the daemon of the mount with root `root` for the first of `names` that it knows: an earlier version knows the last
+/// one only.
 fn ask(root: &Pinned, names: [&CStr; 2]) -> io::Result<Vec<u8>> {
     let [name, earlier] = names;
     match sys::getxattr(&root.link(), name) {

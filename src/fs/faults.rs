@@ -1,4 +1,4 @@
-//! What is broken in the containers of a mount, as the log tells it: each fault once, since readers and the kernel
+//! Log of the faults in the containers of a mount: each fault once, since readers and the kernel
 //! retry, and several virtual files show the same piece.
 //!
 //! A line is that of `fzmfs cat`: container, virtual file, problem, and in it the tensor or chunk by name.
@@ -21,17 +21,17 @@ pub(super) struct Faults {
     container: PathBuf,
     /// Its tree, once it is open.
     tree: Option<Arc<Tree>>,
-    /// Those of the whole mount.
+    /// Logged faults of the whole mount.
     logged: Arc<Mutex<HashSet<(PathBuf, String)>>>,
 }
 
 impl Faults {
-    /// Those of `container`, in a mount of it.
+    /// The faults of `container`, in a mount of it.
     pub(super) fn new(container: &Path) -> Self {
         Self { container: container.to_owned(), tree: None, logged: Arc::default() }
     }
 
-    /// Those of another container of the same mount.
+    /// The faults of another container of the same mount.
     pub(super) fn of(&self, container: &Path) -> Self {
         Self { container: container.to_owned(), tree: None, logged: self.logged.clone() }
     }

@@ -1,4 +1,4 @@
-//! What the users of a mount hold of it by what they have open.
+//! Holdings of the users of a mount: the files and containers that they have open.
 #![forbid(unsafe_code)]
 
 use std::hash::Hash;
@@ -25,8 +25,8 @@ pub(super) fn users(account: &Account, access: Access) -> Users {
     Users::new(account, descriptors, access == Access::AllUsers)
 }
 
-/// What is open, so that a user who opens the same again shares it. Users share nothing with each other: what one of
-/// them keeps open is charged to nobody else.
+/// Open objects, so that a user who opens one again shares it. Users share nothing with each other: an object that one
+/// of them keeps open is charged to nobody else.
 #[derive(Debug)]
 pub(super) struct Recent<K: Hash + Eq, T>(Mutex<LruCache<K, Weak<T>>>);
 
@@ -37,7 +37,7 @@ impl<K: Hash + Eq, T> Default for Recent<K, T> {
 }
 
 impl<K: Hash + Eq, T> Recent<K, T> {
-    /// What is open under `key`.
+    /// The open object under `key`.
     pub(super) fn get(&self, key: &K) -> Option<Arc<T>> {
         self.lock().get(key)?.upgrade()
     }
@@ -52,12 +52,12 @@ impl<K: Hash + Eq, T> Recent<K, T> {
     }
 }
 
-/// Those who have files of a container open.
+/// The users who have files of a container open.
 #[derive(Debug)]
 pub(super) struct Holders {
     pub(super) activity: Arc<Activity>,
     users: Users,
-    /// What keeping it open takes.
+    /// Cost of keeping it open.
     container: Holding,
     of_users: Recent<u32, Share>,
 }

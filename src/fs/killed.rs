@@ -4,7 +4,7 @@
 //! ahead of a reader. So a thread looks at the process behind each request that takes long: in `/proc`, whether it is
 //! there, and whether a signal is pending that will end it. Other signals do not end a read, as with any file.
 //!
-//! What such a request waits for ends with it ([`crate::wanted`]): each has a thread-local mark that jobs take along.
+//! Work for such a request ends with it ([`crate::wanted`]): each has a thread-local mark that jobs take along.
 //!
 //! Only for containers whose reads may wait for a server: decoding ends by itself.
 //!
@@ -23,8 +23,8 @@ use crate::wanted::{Allowance, Entered, Wanted};
 
 /// Interval between two looks, and the time that a request may take before the first.
 const PERIOD: Duration = Duration::from_millis(100);
-/// What a server may be asked for before a request is answered: how often, for how many bytes, and for how long. To find
-/// the parts of a container without an index takes a request for each; more parts than that cannot be served well.
+/// Limits of one answer: requests to servers, bytes from them, time. To find the parts of a container without an index
+/// takes a request for each; more parts than that cannot be served well.
 const ANSWER: (u64, u64, Duration) = (10_000, 1 << 30, Duration::from_secs(600));
 /// Signals that do nothing by default: `SIGCHLD`, `SIGURG`, `SIGWINCH`, `SIGCONT`, and those that stop.
 const HARMLESS: [i32; 8] = [
@@ -172,7 +172,7 @@ impl Killed {
 }
 
 impl Waits {
-    /// What this thread does, or has others do, is for a request of the thread `reader`, until the returned value is
+    /// Binds the work of this thread, and of others for it, to a request of the thread `reader`, until the returned value is
     /// dropped.
     pub(super) fn enter(&self, reader: u32) -> Entered {
         let until = Instant::now() + ANSWER.2;

@@ -71,8 +71,8 @@ pub(super) fn check_point(point: &Path) -> Result<Point, Failure> {
     Ok(Point { directory, name, path })
 }
 
-/// What a mount on `path` would hide, or lie in, that must stay visible: `/proc` to undo the mount, the devices, the
-/// program itself, and its temporary files.
+/// A directory that a mount on `path` would hide, or lie in, and that must stay visible: `/proc` to undo the mount, the
+/// devices, the program itself, and its temporary files.
 fn needed(path: &Path) -> Option<PathBuf> {
     let program = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_path_buf()));
     let system = ["/proc", "/dev", "/sys"].map(PathBuf::from);
@@ -104,7 +104,7 @@ fn already(point: &Path, there: &mountinfo::Mount) -> Failure {
     Failure::at(point, format_args!("already mounted, from {source}; {advice}"))
 }
 
-/// What to do about a dead mount on `point`, which may be another program's. Its directory cannot be opened, so that it
+/// Advice about a dead mount on `point`, which may be another program's. Its directory cannot be opened, so that it
 /// is found by its path.
 fn dead(point: &Path, mounts: &[mountinfo::Mount]) -> String {
     let (parent, name) = (point.parent().map(Path::canonicalize), point.file_name().unwrap_or_default());

@@ -34,12 +34,12 @@ fn index(dir: &Below, name: &OsStr) -> Result<Seen> {
     index_in(&dir.below(name)?)
 }
 
-/// What the container is that is the directory `dir`.
+/// Looks at the container that is the directory `dir`.
 pub(super) fn index_in(dir: &Below) -> Result<Seen> {
     Ok(dir.stat(OsStr::new(format::INDEX))?.within(&dir.stat_itself()?))
 }
 
-/// Who may read an open container: all its files, those that it was `found` by among them.
+/// The readers of an open container: of all its files, those that it was `found` by among them.
 ///
 /// # Errors
 /// That a file has changed; from stat(2).

@@ -50,7 +50,7 @@ fn stem(name: &[u8]) -> &[u8] {
     rest
 }
 
-/// Where the last extension begins.
+/// Start of the last extension.
 fn cut(name: &[u8]) -> Option<usize> {
     name.iter().rposition(|&byte| byte == b'.').filter(|&dot| dot > 0)
 }

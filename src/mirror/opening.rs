@@ -36,7 +36,7 @@ pub struct Containers {
 pub struct Found {
     /// What it is parsed from.
     pub input: Input,
-    /// What it was found by: its file, or its index.
+    /// The file that it was found by: itself, or its index.
     pub seen: Seen,
 }
 
@@ -46,7 +46,7 @@ pub struct Opened {
     pub container: Arc<dyn Container>,
     /// What it was parsed from.
     pub input: Input,
-    /// What it was found by: its file, or its index.
+    /// The file that it was found by: itself, or its index.
     pub seen: Seen,
     /// Its checks that run in the background.
     pub checks: BackgroundChecks,

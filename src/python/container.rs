@@ -104,7 +104,7 @@ impl Archive {
         Ok(self.archive.get()?.identity())
     }
 
-    /// When the container was modified, in seconds since 1970.
+    /// Modification time of the container, in seconds since 1970.
     #[getter]
     fn modified(&self) -> PyResult<f64> {
         let sources = self.archive.get()?.container().sources();

@@ -1,4 +1,4 @@
-//! What is in an archive: its entries.
+//! The entries of an archive.
 
 use fzmfs::{Entry, EntryKind};
 

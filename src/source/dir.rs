@@ -129,7 +129,7 @@ impl Dir {
         Ok(Identity::of(&stat))
     }
 
-    /// What `name` is now; links are not followed.
+    /// Looks at `name`; links are not followed.
     pub(super) fn seen(&self, name: &OsStr) -> Result<Seen> {
         plain(name)?;
         let stat = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?;

@@ -156,7 +156,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Who may read every file, of those who have `rights`.
+    /// `rights`, reduced to those who may read every file.
     ///
     /// # Errors
     /// [`Kind::Changed`]; [`Kind::Io`] if `stat` fails.

@@ -186,7 +186,7 @@ impl Source {
         }
     }
 
-    /// Who may read the file; `None` if nobody is kept from it: an object on a server, bytes in memory.
+    /// The rights of the file; `None` if it has none: an object on a server, bytes in memory.
     ///
     /// # Errors
     /// [`Kind::Changed`] if it is another file now; [`Kind::Io`] if `stat` fails.

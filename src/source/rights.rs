@@ -1,4 +1,4 @@
-//! Who may read a file or search a directory, and who may read several files that are shown as one.
+//! Rights to read a file or search a directory, and to read several files that are shown as one.
 //!
 //! Access control lists are folded into the classes of the mode, so that nobody gets more than the file gives him: next
 //! to a list, a mode has the mask in the place of the group's rights, and knows nothing of users whom the list denies
@@ -48,12 +48,12 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Those of what is on a server, which has no owner.
+    /// The rights of an object on a server, which has no owner.
     pub(super) const fn far(mode: u32) -> Self {
         Self { uid: None, gid: None, mode }
     }
 
-    /// Those of `name` in `dir`, or of `dir` itself, which `stat` describes.
+    /// The rights of `name` in `dir`, or of `dir` itself, which `stat` describes.
     pub(super) fn of(stat: &Stat, dir: BorrowedFd<'_>, name: Option<&OsStr>) -> Self {
         let rights = Self { uid: Some(stat.st_uid), gid: Some(stat.st_gid), mode: stat.st_mode & 0o777 };
         let has_list = matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory);
@@ -74,7 +74,7 @@ impl Rights {
         }
     }
 
-    /// What an access control list leaves of the rights; only those of the owner if it cannot be read.
+    /// The rights that an access control list leaves; only the owner's if it cannot be read.
     fn within(self, list: &[u8]) -> Self {
         let Some(entries) = list.strip_prefix(&VERSION) else { return Self { mode: self.mode & 0o700, ..self } };
         let entries = || {
@@ -83,7 +83,7 @@ impl Rights {
                 Some((u16::from_le_bytes([*t0, *t1]), u32::from(u16::from_le_bytes([*r0, *r1]))))
             })
         };
-        // What all entries of a kind give; without any, all.
+        // Rights that all entries of a kind give; without any, all.
         let given = |tag| entries().filter(|(of, _)| *of == tag).fold(ALL, |all, (_, rights)| all & rights);
         let is_there = |tag| entries().any(|(of, _)| of == tag);
         let mask = given(MASK);
@@ -99,13 +99,13 @@ impl Rights {
         Self { mode: (self.mode & SEARCH) << 2, ..self }
     }
 
-    /// Those of who may read both files. Who has a class of its own in the other file only has the rights of all the
-    /// classes that he may be in there.
+    /// The rights to read both files. A class of this file whose users may be in several classes of the other one has the
+    /// rights of all of those.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let [owner, group, others] = [6, 3, 0].map(|shift| other.mode >> shift & ALL);
         let (is_owner, is_group) = (self.uid == other.uid, self.gid == other.gid);
-        // Who is not the owner of the other file, or may be.
+        // For users who are not the owner of the other file, or may be.
         let unless_owner = if is_owner { ALL } else { owner };
         let to_owner = if is_owner { owner } else { owner & group & others };
         let to_group = unless_owner & if is_group { group } else { group & others };

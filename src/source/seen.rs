@@ -23,7 +23,7 @@ const FAR: u64 = u64::MAX;
 pub struct Seen {
     /// The type.
     pub kind: FileType,
-    /// Who may read it; of a directory, who may list and search it.
+    /// The rights to read it; of a directory, to list and search it.
     pub rights: Rights,
     /// The size in bytes.
     pub size: u64,
@@ -51,7 +51,7 @@ impl Seen {
         }
     }
 
-    /// What an open file or directory is.
+    /// Looks at an open file or directory.
     ///
     /// # Errors
     /// From stat(2).
@@ -117,7 +117,7 @@ impl Seen {
         self.version
     }
 
-    /// What stays the same while the file is written to: its place; of an object, its version.
+    /// Stays the same while the file is written to: its place; of an object, its version.
     pub fn identity(&self) -> Version {
         match self.version {
             far @ [.., FAR] => far,

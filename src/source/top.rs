@@ -107,7 +107,7 @@ impl Below {
         }
     }
 
-    /// What the number of the inode of `name` follows from: as [`Seen::identity`], without a look at its rights.
+    /// As [`Seen::identity`] of `name`, without a look at its rights.
     ///
     /// # Errors
     /// From stat(2).

@@ -32,7 +32,7 @@ pub(super) fn list(dir: &Dir, stem: &[u8], account: &Account) -> Result<(Childre
             let again = entries.is_made_again() || is_small || listing.has_no_objects();
             (listing.into(), again)
         }
-        // What it is made from stays in the listing of its parent.
+        // Its source stays in the listing of its parent.
         DirSource::IndexedDir(files) => (Children::IndexedDir(Arc::clone(files)), true),
         DirSource::Group(group) => {
             let entries = group.entries.lock().unwrap_or_else(PoisonError::into_inner);

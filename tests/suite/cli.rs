@@ -551,7 +551,7 @@ fn what_cannot_be_opened_is_exit_code_1() {
     fzmfs(args!["info", sample(), "--device", "cuda:0"]).refused(1, &["cuda:0"]);
 }
 
-/// What bash offers after `words`, the last of which is being typed.
+/// The words that bash offers after `words`, the last of which is being typed.
 fn completed(dir: &Path, words: &[&str]) -> Vec<String> {
     let script = r#"
         source <("$0" completions bash)

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::support::mounts::{fzmfs, run};
 
-/// What is typed after `fzmfs`, the exit code, and what is said up to the first empty line.
+/// Arguments of `fzmfs`, the exit code, and the message up to the first empty line.
 type Row = (&'static str, i32, &'static str);
 
 /// Of commands and their arguments.

@@ -21,7 +21,7 @@ fn content(len: u32) -> Vec<u8> {
     (0..len).flat_map(|i| (u64::from(i) * u64::from(i) / 77 % (1 << 16)).to_le_bytes()).collect()
 }
 
-/// What libzstd decodes of `file` before it misses something.
+/// The bytes of `file` that libzstd decodes before it misses something.
 fn decoded(file: &[u8]) -> Vec<u8> {
     let (mut all, mut part) = (Vec::new(), vec![0; 1 << 20]);
     let mut decoder = zstd::Decoder::new(file).unwrap();

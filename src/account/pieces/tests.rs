@@ -1,3 +1,6 @@
+//! Pieces are kept within the limit, queued or written, and a writer that ends is replaced.
+#![forbid(unsafe_code)]
+
 use super::*;
 
 #[test]

@@ -59,7 +59,7 @@ pub(super) enum PieceFrames {
     Whole(u32, u32),
     /// A piece of a long frame.
     Of(u32, u64),
-    /// What the file has lost at its end.
+    /// Content lost at the end of a truncated file.
     Missing,
 }
 

@@ -78,7 +78,7 @@ impl Frame {
 /// The end of a file that is incomplete.
 #[derive(Debug, Clone)]
 pub struct Cut {
-    /// What ends early.
+    /// Names the part that ends early.
     pub error: Error,
     /// Whether the last frame is the one that ends early.
     pub is_frame: bool,

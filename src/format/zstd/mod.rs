@@ -62,7 +62,7 @@ struct Zstd {
     table: Result<Option<SeekTable>>,
     /// Why there may be more frames than were found.
     unknown: Option<Error>,
-    /// Where the file is cut off.
+    /// The place at which the file is cut off.
     cut: Option<Cut>,
     /// Result of the structural checks that need no decoding, for `verify`.
     structure: Result<()>,

@@ -1,4 +1,4 @@
-//! When a directory was listed, and whether it is still the same.
+//! Age of a directory listing, and whether the directory is still the same.
 #![forbid(unsafe_code)]
 
 use std::time::{Duration, Instant, SystemTime};
@@ -7,7 +7,7 @@ use super::outer::SOON;
 use crate::fs::inode_attr::time;
 use crate::source::{Seen, Version};
 
-/// When a directory was listed, and as which version.
+/// Time and version of a directory listing.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AsOf {
     version: Version,

@@ -19,7 +19,7 @@ use crate::fs::sys;
 const PERIOD: Duration = Duration::from_millis(500);
 
 impl Directory {
-    /// What follows when a check of a container fails of which bytes were served: the kernel drops its pages. It may have
+    /// Handles a failed check of a container of which bytes were served: the kernel drops its pages. It may have
     /// been closed meanwhile; its inodes, and their pages, are kept.
     pub(super) fn failing(&self, watch: &Arc<Watch>, faults: &Faults) -> impl Fn(&Error) + Send + Sync + 'static {
         let (watch, failed, faults) = (watch.clone(), self.failed.clone(), faults.clone());
@@ -64,7 +64,7 @@ impl Directory {
             match ready[..] {
                 [true, ..] => return,
                 [_, true] => {
-                    // Who opens a file from here on wakes this thread again.
+                    // Files opened from here on wake this thread again.
                     let _ = (&*self.wake).read(&mut [0; 8]);
                     in_use = true;
                 }

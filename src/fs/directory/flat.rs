@@ -43,7 +43,7 @@ pub(super) struct Flat {
     containers: Mutex<LruCache<u64, Option<Open>>>,
 }
 
-/// What a container shows, and who may read it.
+/// The files that a container shows, and their readers.
 #[derive(Debug, Clone, Copy)]
 struct Open {
     shown: Shown,
@@ -75,7 +75,7 @@ pub(super) struct FlatFile {
 }
 
 impl Flat {
-    /// What the container `number` shows is to be found out again.
+    /// Forgets the files that the container `number` shows.
     pub(super) fn forget(&self, number: u64) {
         super::lock(&self.containers).pop(&number);
     }

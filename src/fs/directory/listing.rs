@@ -35,7 +35,7 @@ impl Directory {
     /// if it has not changed since.
     fn listing(&self, number: u64, uid: u32, below: Below) -> Result<Arc<OpenDir>> {
         let seen = below.stat_itself()?;
-        // What containers show can change without another version of the directory.
+        // Containers can change their files without another version of the directory.
         let is_now = |dir: &Arc<OpenDir>| dir.as_of.is_same(&seen, Duration::ZERO) && dir.as_of.age() < SOON;
         if let Some(dir) = self.recent_listings.get(&(uid, number)).filter(is_now) {
             return Ok(dir);

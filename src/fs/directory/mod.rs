@@ -102,7 +102,7 @@ pub(super) struct Directory {
     failed: Arc<Mutex<Vec<Arc<Watch>>>>,
 }
 
-/// What a handle stands for. It is shared with other handles of the same user.
+/// The object behind a handle, shared with other handles of the same user.
 struct Handle<T> {
     open: Arc<T>,
     _share: Share,

@@ -26,7 +26,7 @@ const MOST: u64 = u32::MAX as u64;
 pub(super) struct Names {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
-    /// What is charged for them.
+    /// Their charge.
     share: Share,
     /// Where in the directory the other names begin; `None` if all are here.
     next: Option<usize>,

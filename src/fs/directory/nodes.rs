@@ -84,7 +84,7 @@ pub(super) struct Node {
     name: Box<[u8]>,
     /// Whether it is the root of a container, and not the file itself.
     pub(super) is_tree: bool,
-    /// What it stands for, and who may read it.
+    /// Stands for the file and its rights.
     pub(super) identity: Mark,
     /// Of a file that is passed through, the version of its pages in the kernel.
     pub(super) pages: Mark,
@@ -127,12 +127,12 @@ pub(super) struct Entry<'a> {
     pub(super) is_flat: bool,
 }
 
-/// What the number of an entry follows from that was `seen`.
+/// The version from which the number of a `seen` entry follows.
 pub(super) fn identity(seen: &Seen, is_tree: bool) -> Version {
     if is_tree { seen.version() } else { seen.identity() }
 }
 
-/// What the user holds for whom the kernel was told of an inode.
+/// Charge of an inode that the kernel knows, for the user who looked it up.
 fn holding(name: &[u8]) -> Holding {
     Holding::memory(NODE + to_u64(name.len()))
 }
@@ -152,7 +152,7 @@ impl Nodes {
         outer(hash.digest() & (BELOW - 1))
     }
 
-    /// What stands for `version` of a file that `rights` may read.
+    /// The mark of `version` of a file with these `rights`.
     pub(super) fn mark(&self, version: Version, rights: Rights) -> Mark {
         let mut hash = Xxh3::with_seed(self.seed);
         // Bits for writing make no difference here.

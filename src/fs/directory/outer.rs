@@ -88,7 +88,7 @@ impl Directory {
         }
     }
 
-    /// Who may read a container. Looks at all of its files only if others than who mounted, and root, look into the mount.
+    /// The readers of a container. Looks at all of its files only if others than the owner of the mount and root use it.
     pub(super) fn who_may_read(&self, opened: &Opened) -> Result<Rights> {
         match self.access {
             Access::AllUsers => who_may_read(&*opened.container, &opened.seen),
@@ -150,7 +150,7 @@ impl Directory {
         Ok(self.attr(number, &seen, is_tree))
     }
 
-    /// What an inode is now, and whether it is the root of a container, if it still is what the kernel knows.
+    /// Looks at an inode again: whether it is the root of a container, and its attributes, if the kernel knows it as that.
     fn known(&self, number: u64) -> Result<(bool, Seen), Errno> {
         let (parent, name) = self.around(number)?;
         let is_tree = self.state().nodes.get(number).ok_or(Errno::ESTALE)?.is_tree;

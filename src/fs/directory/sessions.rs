@@ -1,7 +1,6 @@
 //! The containers of a mounted directory that are open.
 //!
-//! Those that are not in use are closed, those not used for longest first, when there are too many or there is no room for
-//! another one.
+//! Idle containers are closed, least recently used first, when there are too many or there is no room for another one.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -25,9 +24,9 @@ use crate::tree::{Numbers, ROOT, Tree};
 const MOST: usize = 256;
 /// Of these, how many are closed together when there is no room for another one.
 const TOGETHER: usize = 8;
-/// Those of them that are directories, which keep descriptors.
+/// Maximum number of idle containers that are directories, which keep descriptors.
 const FOLDERS: usize = 16;
-/// Those of them that are on a server, and keep what was fetched.
+/// Maximum number of idle containers on a server, which keep fetched bytes.
 const OBJECTS: usize = 16;
 /// About the bytes of an open container beyond what it charges itself: its tree, its view, its texts.
 const CONTAINER: u64 = 96 << 10;

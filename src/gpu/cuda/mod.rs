@@ -95,7 +95,7 @@ impl Cuda {
             modules: Mutex::default(),
             functions: Mutex::default(),
             spare: Mutex::default(),
-            // What it names runs on the GPU with the rights of this process: for developers only.
+            // Its code runs on the GPU with the rights of this process: for developers only.
             folder: std::env::var_os("FZMFS_PTX_DIR").filter(|_| cfg!(debug_assertions)).map(PathBuf::from),
         };
         let driver = driver.about();

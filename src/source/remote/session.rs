@@ -100,7 +100,7 @@ impl Session {
 /// The result of `work`, which is dropped once the caller has given it up.
 ///
 /// # Errors
-/// Those of `work`; `EINTR`.
+/// The errors of `work`; `EINTR`.
 pub(super) fn wait<T>(runtime: &Handle, work: impl Future<Output = Result<T>>) -> Result<T> {
     wanted::check()?;
     runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! What users keep open in a mounted directory: it is counted, shared and limited.
+//! Files that users keep open in a mounted directory are counted, shared and limited.
 
 use std::fs;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! What the daemon logs, and where: each fault once, by container, virtual file and part.
+//! The log of the daemon: each fault once, by container, virtual file and part.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -13,7 +13,7 @@ fn data(name: &str) -> PathBuf {
 /// A sparse frame that lacks a chunk.
 const BROKEN: &str = "blosc2/bad/sframe_missing_chunk.b2frame";
 
-/// What is logged of it, where `file` is read first.
+/// Its line in the log, if `file` is read first.
 fn fault(container: &Path, file: &str) -> String {
     format!("{}: {file}: the file 00000001.chunk is missing (chunk 1: ", container.display())
 }

@@ -38,7 +38,7 @@ impl Shared {
         Some(Self { mounted, source })
     }
 
-    /// What the user gets from a line of the shell, in the mount.
+    /// Output of a line of the shell, run by the user in the mount.
     fn by_user(&self, line: &str) -> String {
         let line = format!("cd {} && {line}", self.mounted.point.display());
         let output = run(as_user().arg("-c").arg(line));
@@ -80,7 +80,7 @@ impl Waiting {
         Self { child, go, out }
     }
 
-    /// What it says from now on.
+    /// Its content from now on.
     fn goes_on(mut self) -> String {
         self.go.write_all(b"\n").unwrap();
         let said = std::io::read_to_string(&mut self.out).unwrap();
@@ -195,12 +195,12 @@ fn a_file_that_was_replaced_is_another_one_and_no_reader_mixes_the_two() {
     let opened = fs::File::open(&name).unwrap();
     opened.read_exact_at(&mut [0; 7], 2 << 20).unwrap();
     assert!(read(&open).unwrap() == old && read(&opened).unwrap() == new);
-    // What is written to in place is the same file, and follows it.
+    // A file that is written to in place is the same file.
     let ino = opened.metadata().unwrap().ino();
     fs::OpenOptions::new().append(true).open(shared.source.join("x")).unwrap().write_all(b"more").unwrap();
     wait_until("its end", || opened.metadata().unwrap().len() == old.len() as u64 + 4);
     assert_eq!(fs::metadata(&name).unwrap().ino(), ino);
-    // Who has it open keeps it, whatever becomes of its rights.
+    // An open file stays open, whatever becomes of its rights.
     fs::set_permissions(shared.source.join("x"), fs::Permissions::from_mode(0o600)).unwrap();
     wait_until("the rights", || fs::metadata(&name).unwrap().mode() & 0o777 == 0o400);
     assert!(read(&opened).unwrap() == new && opened.metadata().is_ok());

@@ -223,7 +223,7 @@ fn an_object_that_was_replaced_is_another_file_and_no_reader_mixes_the_two() {
     let after = wait_for("the new object", || fs::File::open(&name).ok().filter(is_new));
     after.read_exact_at(&mut [0; 4], 0).unwrap();
     let mut words = vec![0; old.len()];
-    // What was not read of the old one is gone, or is that of the old one.
+    // Unread parts of the old one are gone, or still those of the old one.
     assert!(before.read_exact_at(&mut words, 0).is_err() || words == old);
     after.read_exact_at(&mut words, 0).unwrap();
     assert!(words == new);

@@ -54,7 +54,7 @@ fn a_caller_that_waits_for_a_server_gives_up_at_once_wherever_it_waits() {
     server.fail([Fault::Dribble(Duration::from_millis(1), usize::MAX)]);
     is_left(&server, || archive.verify(|_| ()));
     is_left(&server, || Archive::open(server.url("x.zst"), &options()));
-    // What was given up is not broken.
+    // A read that was given up is not a broken one.
     server.fail([]);
     let mut bytes = vec![0; 3 << 20];
     file.read_exact_at(0, &mut bytes).unwrap();

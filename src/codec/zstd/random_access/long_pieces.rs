@@ -150,7 +150,7 @@ impl Frames {
         };
         let mut cursor = cursor.map_or_else(new, Ok).map_err(inside)?;
         let is_whole = cursor.reader.is_whole();
-        // What is decoded for the second time is kept. To keep it the first time would make a jump to the end several
+        // Keep pieces that are decoded for the second time. To keep them the first time would make a jump to the end several
         // times slower than reading there.
         let is_again = cursor.piece < state.furthest.fetch_max(piece, Ordering::Relaxed);
         if !is_whole && is_again && piece - cursor.piece > to_u64(PASSED) {
