@@ -107,6 +107,7 @@ compile_error!("positions and sizes of 64 bits are used as indices: a 64-bit tar
 
 mod archive;
 mod clock;
+mod sync;
 
 // Not part of the API: public for the tests and benchmarks of this repository.
 #[doc(hidden)]

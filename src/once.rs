@@ -5,10 +5,11 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{OnceLock, PoisonError};
 
 use crate::account::{Account, decode_budget};
 use crate::error::{Error, Result};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wanted;
 
 /// The value, the lasting error, or neither yet.
@@ -91,6 +92,10 @@ impl<T: fmt::Debug> fmt::Debug for Once<T> {
         f.debug_tuple("Once").field(&self.value.get()).finish()
     }
 }
+
+#[cfg(all(test, shuttle))]
+#[path = "../tests/models/once.rs"]
+mod models;
 
 #[cfg(test)]
 mod tests {

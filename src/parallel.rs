@@ -109,12 +109,13 @@ fn wanted_from<T>(from: &Receiver<T>) -> Result<T, RecvError> {
 mod tests {
     use std::collections::BTreeSet;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Barrier;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::{Barrier, Condvar};
     use std::time::Duration;
 
     use super::*;
     use crate::error::{Error, Kind};
+    use crate::sync;
     use crate::wanted::{is_given_up, while_wanted};
 
     #[test]
@@ -176,7 +177,7 @@ mod tests {
     #[test]
     fn threads_that_wait_for_each_other_end_when_their_caller_gives_up() {
         let forever = || {
-            let (mutex, never) = (Mutex::new(()), Condvar::new());
+            let (mutex, never) = (sync::Mutex::new(()), sync::Condvar::new());
             let locked = mutex.lock().unwrap();
             wanted::wait_while(&never, &mutex, locked, |()| true).map(drop)
         };

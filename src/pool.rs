@@ -8,10 +8,11 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
+
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard, thread};
 
 /// A job for a worker.
 pub type Job = Box<dyn FnOnce() + Send>;
@@ -180,6 +181,10 @@ fn run(job: Job) {
         tracing::error!("a job of a worker panicked");
     }
 }
+
+#[cfg(all(test, shuttle))]
+#[path = "../tests/models/pool.rs"]
+mod models;
 
 #[cfg(test)]
 mod tests {

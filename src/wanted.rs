@@ -15,14 +15,15 @@ use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Kind, Result};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{self, Condvar, Mutex, MutexGuard, thread_local};
 
 /// Interval between two questions.
-pub const LOOK: Duration = Duration::from_millis(50);
+pub const LOOK: Duration = sync::interval(Duration::from_millis(50));
 
 thread_local! {
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
@@ -93,7 +94,7 @@ pub fn is_given_up(error: &Error) -> bool {
 impl Wanted {
     /// That of the work which this thread does, if whoever asked for it may give it up.
     pub fn current() -> Option<Self> {
-        CURRENT.with_borrow(|current| current.as_ref()?.wanted.clone())
+        CURRENT.with(|current| current.borrow().as_ref()?.wanted.clone())
     }
 
     /// Work that may ask for no more than `allowance`.
@@ -132,7 +133,7 @@ impl Wanted {
 
     /// As [`Wanted::within`], for what this thread does until the returned value is dropped.
     pub fn enter(&self) -> Entered {
-        Entered(CURRENT.replace(Some(Current::of(Some(self.clone())))))
+        Entered(replaced(Some(Current::of(Some(self.clone())))))
     }
 
     /// Whether somebody else has it, as a thread that works for it.
@@ -151,9 +152,14 @@ impl Current {
     }
 
     fn during<T>(self, work: impl FnOnce() -> T) -> T {
-        let _entered = Entered(CURRENT.replace(Some(self)));
+        let _entered = Entered(replaced(Some(self)));
         work()
     }
+}
+
+/// Changes the work of this thread; returns what it was.
+fn replaced(by: Option<Current>) -> Option<Current> {
+    CURRENT.with(|current| current.replace(by))
 }
 
 /// Runs `work` ahead of those who may want its result: nobody waits for it yet.
@@ -163,7 +169,7 @@ pub fn ahead<T>(work: impl FnOnce() -> T) -> T {
 
 /// Whether nobody waits for the work of this thread.
 pub fn is_ahead() -> bool {
-    CURRENT.with_borrow(|current| current.as_ref().is_some_and(|current| current.wanted.is_none()))
+    CURRENT.with(|current| current.borrow().as_ref().is_some_and(|current| current.wanted.is_none()))
 }
 
 /// `work`, wanted as long as what this thread does now, on whatever thread it will run.
@@ -174,7 +180,7 @@ pub fn carried<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
 
 /// Runs `work` for those who want `wanted`; nobody gives it up if there are none.
 pub fn during<T>(wanted: Option<Wanted>, work: impl FnOnce() -> T) -> T {
-    let _entered = Entered(CURRENT.replace(wanted.map(|wanted| Current::of(Some(wanted)))));
+    let _entered = Entered(replaced(wanted.map(|wanted| Current::of(Some(wanted)))));
     work()
 }
 
@@ -183,14 +189,15 @@ pub fn during<T>(wanted: Option<Wanted>, work: impl FnOnce() -> T) -> T {
 /// # Errors
 /// `EINTR`.
 pub fn check() -> Result<()> {
-    let Some(Current { wanted: Some(wanted), question, asked }) = CURRENT.with_borrow(Option::clone) else {
+    let Some(Current { wanted: Some(wanted), question, asked }) = CURRENT.with(|current| current.borrow().clone())
+    else {
         return Ok(());
     };
     if let Some(question) = question.filter(|_| !wanted.is_given_up() && asked.elapsed() >= LOOK) {
         if !question() {
             wanted.give_up();
         }
-        CURRENT.with_borrow_mut(|current| current.iter_mut().for_each(|current| current.asked = Instant::now()));
+        CURRENT.with(|current| current.borrow_mut().iter_mut().for_each(|current| current.asked = Instant::now()));
     }
     if wanted.is_given_up() {
         return Err(given_up());
@@ -216,7 +223,11 @@ pub fn given_up() -> Error {
 ///
 /// # Errors
 /// `EINTR`.
-pub fn wait<'a, T>(condvar: &Condvar, mutex: &'a Mutex<T>, locked: MutexGuard<'a, T>) -> Result<MutexGuard<'a, T>> {
+pub(crate) fn wait<'a, T>(
+    condvar: &Condvar,
+    mutex: &'a Mutex<T>,
+    locked: MutexGuard<'a, T>,
+) -> Result<MutexGuard<'a, T>> {
     if Wanted::current().is_none() {
         return Ok(condvar.wait(locked).unwrap_or_else(PoisonError::into_inner));
     }
@@ -233,7 +244,7 @@ pub fn wait<'a, T>(condvar: &Condvar, mutex: &'a Mutex<T>, locked: MutexGuard<'a
 ///
 /// # Errors
 /// `EINTR`.
-pub fn wait_while<'a, T>(
+pub(crate) fn wait_while<'a, T>(
     condvar: &Condvar,
     mutex: &'a Mutex<T>,
     mut locked: MutexGuard<'a, T>,
@@ -251,7 +262,7 @@ pub struct Entered(Option<Current>);
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        CURRENT.set(self.0.take());
+        drop(replaced(self.0.take()));
     }
 }
 
@@ -260,6 +271,10 @@ impl fmt::Debug for Current {
         f.debug_struct("Current").field("wanted", &self.wanted).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, shuttle))]
+#[path = "../tests/models/wanted.rs"]
+mod models;
 
 #[cfg(test)]
 mod tests {

@@ -2,10 +2,11 @@
 #![forbid(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use crate::error::{Error, Result};
 use crate::format::Piece;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wanted::{self, Wanted, is_given_up};
 
 /// Called with the piece or the error when the decode has finished.
@@ -148,3 +149,7 @@ impl InFlight {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(all(test, shuttle))]
+#[path = "../../tests/models/in_flight.rs"]
+mod models;

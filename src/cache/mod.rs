@@ -22,12 +22,13 @@ mod store;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
 use crate::account::Account;
 use crate::error::Result;
 use crate::format::{BlobRef, Fetch, Piece};
 use crate::pool::Pool;
+use crate::sync::{Mutex, MutexGuard};
 use crate::wanted::{self, is_given_up, while_wanted};
 
 use in_flight::{Awaited, InFlight};
@@ -285,6 +286,10 @@ impl fmt::Debug for Cache {
         f.debug_struct("Cache").field("budget", &self.budget).field("stats", &self.stats()).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, shuttle))]
+#[path = "../../tests/models/cache.rs"]
+mod models;
 
 #[cfg(test)]
 mod tests;

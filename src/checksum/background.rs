@@ -2,9 +2,10 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use crate::error::{Error, Result};
+use crate::sync::{Condvar, Mutex};
 
 /// The background checks that were started; clones share them.
 #[derive(Debug, Clone, Default)]

@@ -7,9 +7,10 @@
 #![forbid(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use crate::error::{Error, Result};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wanted::{self, Wanted, is_given_up, while_wanted};
 
 use super::{BackgroundChecks, Threads};
@@ -222,3 +223,7 @@ impl SharedCheck {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(all(test, shuttle))]
+#[path = "../../tests/models/shared_check.rs"]
+mod models;

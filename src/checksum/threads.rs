@@ -6,11 +6,11 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use crate::error::{Error, Result};
 use crate::pool::{Job, Pool};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::wanted;
 
 /// The threads of one container, started on demand; clones share them.
@@ -113,6 +113,10 @@ impl Drop for Helpers {
         self.of.0.helpers.fetch_sub(self.count, Ordering::AcqRel);
     }
 }
+
+#[cfg(all(test, shuttle))]
+#[path = "../../tests/models/threads.rs"]
+mod models;
 
 #[cfg(test)]
 mod tests {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// the clock, text, what is wanted.
 const BASE: &[&str] = &[
     "account", "bytes", "checksum", "clock", "error", "failure", "limits", "offset", "once", "parallel", "pool",
-    "reserve", "source", "text", "wanted",
+    "reserve", "source", "sync", "text", "wanted",
 ];
 
 /// A layer, and the layers besides [`BASE`] that it may name. `format/*` is each of the formats, which may
@@ -49,6 +49,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("pool", &[]),
     ("reserve", &[]),
     ("source", &[]),
+    ("sync", &[]),
     ("text", &[]),
     ("wanted", &[]),
 ];

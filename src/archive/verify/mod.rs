@@ -5,13 +5,14 @@ mod task;
 
 use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use super::{Archive, contained, defect};
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::format::Check;
 use crate::parallel;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wanted;
 
 use task::{OpenStream, Task, TaskResult};

@@ -13,11 +13,12 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use crate::account::{Account, Buffer, Reserved};
 use crate::error::{Error, Kind, Result};
 use crate::once::Once;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wanted;
 
 use super::decode_buffers::DecodeBuffers;
@@ -229,6 +230,10 @@ impl fmt::Debug for Memory {
         f.debug_struct("Memory").field("account", &self.account).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, shuttle))]
+#[path = "../../../tests/models/memory.rs"]
+mod models;
 
 #[cfg(test)]
 mod tests {

@@ -4,11 +4,12 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::limits::zeroed;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wanted;
 
 /// A range of an object, being fetched or there.
@@ -53,12 +54,16 @@ impl Span {
         state.failed.is_some() || to_u64(state.there) >= self.len()
     }
 
-    /// Adds the bytes that have arrived, after those that are there. More than the range has room for are dropped.
+    /// Adds the bytes that have arrived, after those that are there. More than the range has room for are dropped, and
+    /// so are those of a span that has failed.
     ///
     /// # Errors
     /// `ENOMEM`.
     pub(super) fn push(&self, bytes: &[u8]) -> Result<()> {
         let mut state = self.lock();
+        if state.failed.is_some() {
+            return Ok(());
+        }
         if state.bytes.is_empty() {
             state.bytes = zeroed(self.len(), "bytes of an object")?;
         }
@@ -82,9 +87,12 @@ impl Span {
 
     /// Ends the span, unless it is whole, because nobody waits for it any more.
     pub(super) fn cancel(&self) {
-        if !self.is_done() {
-            self.fail(wanted::given_up());
+        let mut state = self.lock();
+        if to_u64(state.there) < self.len() {
+            state.failed.get_or_insert_with(wanted::given_up);
         }
+        drop(state);
+        self.arrived.notify_all();
     }
 
     /// Whether readers wait for it.
@@ -143,6 +151,10 @@ impl fmt::Debug for Span {
         write!(f, "Span({:?})", self.range)
     }
 }
+
+#[cfg(all(test, shuttle))]
+#[path = "../../../tests/models/span.rs"]
+mod models;
 
 #[cfg(test)]
 mod tests {

@@ -3,8 +3,10 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
+
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// How many spans are to be written.
 #[derive(Debug, Default)]
@@ -43,6 +45,10 @@ impl Drop for Write {
         self.0.ended.notify_all();
     }
 }
+
+#[cfg(all(test, shuttle))]
+#[path = "../../../tests/models/writes.rs"]
+mod models;
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use crate::bytes::to_u64;
 use crate::checksum::ChecksumGate;
@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::limits::Charge;
 use crate::once::Once;
 use crate::source::Source;
+use crate::sync::{Condvar, Mutex};
 
 use super::super::decode::length_error;
 use super::super::frame::{Frame, PIECE};

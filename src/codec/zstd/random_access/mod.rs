@@ -24,7 +24,7 @@ mod small_frames;
 mod whole_pass;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use lru::LruCache;
 
@@ -34,6 +34,7 @@ use crate::checksum::{ChecksumGate, Helpers, Threads, Verify};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Charge;
 use crate::source::Source;
+use crate::sync::{Mutex, MutexGuard};
 
 use super::decode::{FrameDecoder, needed};
 use super::dictionary::Dictionaries;

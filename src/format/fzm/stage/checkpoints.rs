@@ -9,12 +9,13 @@
 //! Invariant: entry 0 is 0; known entries are final.
 #![forbid(unsafe_code)]
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock};
 
 use super::Context;
 use super::array_store::ArrayStore;
 use crate::account::decode_budget;
 use crate::error::{Error, Kind, Result};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wanted;
 
 /// The entries, 8 bytes each.
@@ -204,6 +205,10 @@ impl Scanned {
         }
     }
 }
+
+#[cfg(all(test, shuttle))]
+#[path = "../../../../tests/models/checkpoints.rs"]
+mod models;
 
 #[cfg(test)]
 mod tests {
