@@ -6,7 +6,7 @@
 //! error until the reserve can be mapped again.
 //!
 //! Without [`map_reserve`] it behaves like the system allocator.
-#![expect(unsafe_code, reason = "an allocator is unsafe to implement, and mmap(2) to call")]
+#![expect(unsafe_code, reason = "an allocator is unsafe to implement, and mmap(2) and malloc_trim(3) to call")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
@@ -60,6 +60,16 @@ pub fn map_reserve(room: usize) -> bool {
         }
     }
     reserve.is_some()
+}
+
+/// Returns freed memory to the system, after a burst of it. glibc keeps what a thread has freed for that thread, so that
+/// the bursts of several threads would add up.
+pub fn trim() {
+    // SAFETY: touches nothing that is allocated.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 /// Whether the reserve was released and cannot be mapped again yet. Fallible allocations should fail then.

@@ -17,6 +17,7 @@ mod records;
 mod retained;
 mod spill;
 mod text;
+mod turn;
 mod users;
 
 use std::fmt;
@@ -34,6 +35,7 @@ pub use records::Records;
 pub use retained::Retained;
 pub use spill::{Buffer, Pages, directory};
 pub use text::Text;
+pub use turn::Turn;
 pub use users::{Holding, Share, Users};
 
 /// Bytes of lists that are allowed when the memory budget is exhausted.
@@ -56,6 +58,7 @@ struct Inner {
     decoded: decode_budget::Peak,
     /// See [`Account::count_beside`].
     decoded_beside: AtomicI64,
+    turns: turn::Turns,
 }
 
 /// A buffer that is charged but not allocated.
@@ -99,6 +102,7 @@ impl Account {
             disk: OnceLock::new(),
             decoded: decode_budget::Peak::default(),
             decoded_beside: AtomicI64::new(0),
+            turns: turn::Turns::default(),
         }))
     }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use crate::account::Account;
 use crate::error::Result;
+use crate::reserve;
 
 use super::children::Children;
 use super::dir::{Dir, DirSource};
@@ -13,6 +14,9 @@ use super::numbered::Level;
 
 /// Maximum number of files of a directory of the format that are created again when needed.
 const FEW: u64 = 16;
+
+/// Of more children, the memory that it took to make them returns to the system.
+const MANY: u64 = 10_000;
 
 /// Lists `dir`; `stem` is the name of the container without its extension. Returns whether the listing may be dropped
 /// and made again: it holds no state but sizes, nor do its directories.
@@ -28,6 +32,9 @@ pub(super) fn list(dir: &Dir, stem: &[u8], account: &Account) -> Result<(Childre
             let mut builder = ListingBuilder::new(account, stem, dir.depth, 0, Some(Arc::clone(entries)));
             entries.for_each(&mut |entry| builder.push(entry))?;
             let listing = builder.finish()?;
+            if listing.len() > MANY {
+                reserve::trim();
+            }
             let is_small = listing.len() <= FEW && listing.has_only_files();
             let again = entries.is_made_again() || is_small || listing.has_no_objects();
             (listing.into(), again)

@@ -73,6 +73,15 @@ fn an_archive_has_a_directory_for_each_frame() {
 }
 
 #[test]
+fn the_description_of_an_archive_lists_its_first_thousand_members() {
+    let names: Vec<_> = (0..1003).map(|i| format!("{i}.b2nd")).collect();
+    let frame = data("n06_0d.b2nd");
+    let bytes = archive(&names.iter().map(|name| (name.as_str(), &frame[..])).collect::<Vec<_>>());
+    let info: Value = serde_json::from_slice(&open(bytes).unwrap().read("info.json").unwrap()).unwrap();
+    assert_eq!((info["members"].as_array().unwrap().len(), &info["members_not_listed"]), (1000, &3.into()));
+}
+
+#[test]
 fn compressed_members_and_other_files_do_not_affect_frames() {
     let bytes = data("archive.b2z");
     // The entries of the central directory, in order.

@@ -4,7 +4,7 @@
 //! Limits: `BUDGET` bytes are decoded, whatever the size of the array: of more, lines or places at even distances,
 //! and of a stream that is only decoded from its start, its start (`plan`). Sides of 1024 pixels. Pieces that are
 //! needed again are held meanwhile, so that none is decoded twice whatever the size of the cache; they are charged, so
-//! that the cache gives way to them. A mount makes one picture at a time.
+//! that the cache gives way to them, and one picture at a time is made of those that share an account.
 //!
 //! Invariant: the size of the file follows from the shape alone (`png_file`), so that nothing is decoded to list it.
 #![forbid(unsafe_code)]
@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use crate::account::Account;
 use crate::format::{Array, Content, Fetch, Number};
-use crate::text;
+use crate::{reserve, text};
 
 use super::View;
 use cells::Cells;
@@ -43,6 +43,8 @@ pub fn content(array: &Array, data: &Content, account: &Account) -> Option<Conte
     let len = png_file::len(middle.width(), middle.height());
     let (array, data, account) = (array.clone(), data.clone(), account.clone());
     let make = move |fetch: &dyn Fetch| {
+        let _turn = account.turn()?;
+        let _trim = Trim;
         let view = View::new(&data, fetch)?;
         let (plan, plane) = Plan::new(&view, &middle, &start, &account)?;
         let cells = sample::sample(&plan, plane, number, fetch)?;
@@ -50,6 +52,15 @@ pub fn content(array: &Array, data: &Content, account: &Account) -> Option<Conte
         png_file::encode(&picture, &texts(&array, plane, &cells, &picture))
     };
     Some(Content::Computed { len: Some(len), make: Arc::new(make) })
+}
+
+/// Returns what a picture has held to the system, on drop.
+struct Trim;
+
+impl Drop for Trim {
+    fn drop(&mut self) {
+        reserve::trim();
+    }
 }
 
 fn draw(plane: &Plane, cells: &Cells) -> Picture {

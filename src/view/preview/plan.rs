@@ -318,7 +318,7 @@ struct HeldPiece {
     bytes: Piece,
     /// The last strip that needs it.
     last: u64,
-    /// None if there was no room: it is held all the same, as the budget of a picture bounds what is.
+    /// None if there was no room: it is held all the same, as the budget of a picture bounds what all of them hold.
     _charge: Option<Charge>,
 }
 

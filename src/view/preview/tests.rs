@@ -107,6 +107,36 @@ fn what_is_held_for_a_picture_is_charged_while_it_is_made() {
 }
 
 #[test]
+fn pictures_made_at_once_hold_no_more_than_one_does() {
+    let account = Account::new(64 << 20, 0);
+    // Of every piece, each row needs four bytes: all are held.
+    let make = |_| {
+        let blob = Memory::new(vec![7; 1 << 20], 4 << 10).blob().0;
+        let grid =
+            Grid { blob, itemsize: 1, shape: vec![1024; 2], chunk: vec![1024, 4], block: vec![1024, 4], window: None };
+        match content(&array("|u1", 1, &[1024, 1024]), &Content::Grid(Arc::new(grid)), &account) {
+            Some(Content::Computed { make, .. }) => make,
+            _ => panic!("no picture"),
+        }
+    };
+    let pictures: Vec<_> = (0..4).map(make).collect();
+    pictures[0](&Plain).unwrap();
+    let one = account.memory().peak();
+    assert!(one >= 1 << 20, "{one}");
+    let begin = std::sync::Barrier::new(pictures.len());
+    std::thread::scope(|scope| {
+        for make in &pictures {
+            let begin = &begin;
+            scope.spawn(move || {
+                begin.wait();
+                make(&Plain).map(drop).unwrap();
+            });
+        }
+    });
+    assert_eq!(account.memory().peak(), one);
+}
+
+#[test]
 fn every_type_and_byte_order_shows_the_same_picture() {
     let ramp: Vec<i8> = (0..100).collect();
     let show = |descr: &str, bytes: Vec<u8>| {

@@ -5,7 +5,7 @@
 //! Shows as: a directory for each member that is a frame, named after the member; other members as files.
 //! Checked: the central directory is inside the file, and each member ends before it; the CRC-32 of a member before
 //! its first byte is served (subject to `verify`), not when it is listed.
-//! Limits: the central directory is read whole; members are opened when they are accessed.
+//! Limits: the central directory is read whole; members are opened when they are accessed; `info.json` lists 1000.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -41,6 +41,8 @@ const LOCATOR: [u8; 4] = *b"PK\x06\x07";
 const LOCATOR_LEN: u64 = 20;
 /// Marks a 32-bit field whose value is in the ZIP64 extra field.
 const FULL: u64 = 0xFFFF_FFFF;
+/// Maximum members in `info.json`, which is built in memory.
+const LISTED: usize = 1000;
 
 /// Whether a file that begins with `head` is an archive whose first member is a frame.
 pub(super) fn detect(head: &[u8]) -> bool {
@@ -156,7 +158,10 @@ impl Container for Archive {
         let member = |m: &Arc<Member>| json!({ "name": m.shown(), "offset": m.local.0, "size": m.len, "crc32": m.crc });
         let mut details = Map::new();
         details.insert("kind".into(), "archive".into());
-        details.insert("members".into(), self.members.iter().map(member).collect());
+        details.insert("members".into(), self.members.iter().take(LISTED).map(member).collect());
+        if let Some(more @ 1..) = self.members.len().checked_sub(LISTED) {
+            details.insert("members_not_listed".into(), more.into());
+        }
         info::container("zip".into(), (self.source.len(), None), Some(self.members.len()), details)
     }
 
