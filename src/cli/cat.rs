@@ -36,6 +36,7 @@ pub(super) fn run(args: &args::Cat) -> Outcome {
             Ok(()) => {}
             Err(CopyError::Write(error)) => return Err(report::output(&error)),
             Err(CopyError::Archive(error)) => {
+                let error = archive.as_ref().map_or(error.clone(), |archive| archive.container().naming(&error));
                 report::report(&Failure::of_entry(&args.file, &path.to_string_lossy(), &error));
                 outcome = Err(Failure::reported());
             }

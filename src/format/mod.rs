@@ -283,6 +283,19 @@ pub trait Container: Send + Sync {
         Vec::new()
     }
 
+    /// The part whose stored bytes are at `at`, by its name: for faults in a file that shows many parts.
+    fn part_at(&self, _at: FileOffset) -> Option<String> {
+        None
+    }
+
+    /// `error` with the name of the part that it is in, if that has one and it is not named yet.
+    fn naming(&self, error: &Error) -> Error {
+        match error.offset().and_then(|at| self.part_at(at)) {
+            Some(part) if !error.what().contains(&part) => error.clone().within(part),
+            _ => error.clone(),
+        }
+    }
+
     /// The files that it keeps open, for their identity and times; the first is the main one.
     fn sources(&self) -> Vec<Arc<Source>>;
 

@@ -43,8 +43,10 @@ impl Faults {
 
     /// A read, or another call, of `ino` failed.
     pub(super) fn in_file(&self, ino: Ino, error: &Error) {
-        self.log(error, || match self.tree.as_ref().and_then(|tree| tree.path(ino)) {
-            Some(path) if !path.is_empty() => Failure::of_entry(&self.container, &path, error).to_string(),
+        self.log(error, || match self.tree.as_ref().and_then(|tree| Some((tree, tree.path(ino)?))) {
+            Some((tree, path)) if !path.is_empty() => {
+                Failure::of_entry(&self.container, &path, &tree.container().naming(error)).to_string()
+            }
             _ => self.line(error),
         });
     }

@@ -40,7 +40,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::bytes::to_u64;
+use crate::bytes::{FileOffset, to_u64};
 use crate::error::Result;
 use crate::source::{Folder, Source};
 
@@ -156,6 +156,17 @@ impl Container for ZTensor {
     fn unverifiable(&self) -> Vec<String> {
         let note = |(name, count): (&str, u64)| format!("{count} digests of the unknown algorithm {}", quoted(name));
         verify::unknown_digests(&self.0).iter().map(note).collect()
+    }
+
+    fn part_at(&self, at: FileOffset) -> Option<String> {
+        let manifest = &self.0.manifest;
+        (0..manifest.len()).filter_map(|index| manifest.tensor(index).ok()).find_map(|tensor| {
+            let is_it = |part: &&manifest::Component<'_>| {
+                part.shard.is_none() && (part.at..part.at.plus(part.len)).contains(&at)
+            };
+            let part = tensor.components.iter().find(is_it)?;
+            Some(format!("{} {:.80}", quoted(&tensor.name), part.role))
+        })
     }
 
     fn sources(&self) -> Vec<Arc<Source>> {

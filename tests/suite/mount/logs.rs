@@ -47,6 +47,34 @@ fn a_fault_is_logged_once_with_container_file_and_chunk_however_it_is_met() {
 }
 
 #[test]
+fn a_fault_met_in_a_file_of_many_tensors_names_the_tensor() {
+    if !can_mount() {
+        return;
+    }
+    let place = Mounted::nothing();
+    let container = place.dir.path().canonicalize().unwrap().join("x.zt");
+    let mut bytes = fs::read(data("ztensor/asm-20-digests.zt")).unwrap();
+    // Of the tensor s, which has a digest.
+    bytes[4097] ^= 1;
+    fs::write(&container, bytes).unwrap();
+    let output = run(fzmfs().arg("mount").arg(&container).arg(&place.point).arg("--log").arg(place.log()));
+    assert!(output.status.success(), "{output:?}");
+    assert!(fs::read(place.path("model.safetensors")).is_err());
+    let is_named = |line: &str| {
+        line.contains(&format!("{}: model.safetensors: ", container.display()))
+            && line.contains("(\"s\" data: digest, at ")
+    };
+    let log = place.logged();
+    assert_eq!(log.lines().filter(|line| is_named(line)).count(), 1, "{log}");
+    assert!(fs::read(place.path("tensors/s.raw")).is_err());
+    assert_eq!(place.logged(), log, "the same fault");
+    let cat = run(fzmfs().arg("cat").arg(&container).arg("model.safetensors"));
+    let told = String::from_utf8_lossy(&cat.stderr);
+    assert!(is_named(&told) && !cat.status.success(), "{told}");
+    sh(place.dir.path(), "umount mnt");
+}
+
+#[test]
 fn a_broken_container_of_a_directory_is_logged_with_its_path() {
     if !can_mount() {
         return;

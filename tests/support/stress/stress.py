@@ -15,17 +15,19 @@ import sys
 import faults
 import hostile
 import readers
+import users
 from common import MIB, Sources, Stress
 
 HERE = pathlib.Path(__file__).parent
 
 # What is done, the share of the time, and how.
 PARTS = (
-    ("readers, default options", 0.15, lambda *job: readers.run(*job, "")),
-    ("readers, threads=1,cache=1M", 0.15, lambda *job: readers.run(*job, "threads=1,cache=1M")),
-    ("changed sources", 0.12, faults.changes),
-    ("errors of the disk", 0.12, faults.transient),
-    ("kill, SIGTERM, umount under load", 0.10, faults.ends),
+    ("readers, default options", 0.12, lambda *job: readers.run(*job, "")),
+    ("readers, threads=1,cache=1M", 0.12, lambda *job: readers.run(*job, "threads=1,cache=1M")),
+    ("several users, a lost and lying server", 0.12, users.run),
+    ("changed sources", 0.10, faults.changes),
+    ("errors of the disk", 0.10, faults.transient),
+    ("kill, SIGTERM, umount under load", 0.08, faults.ends),
     ("small limits", 0.08, faults.limits),
     ("temporary files on a full disk", 0.04, faults.full),
     ("odd names", 0.02, faults.names),
