@@ -28,13 +28,16 @@ fn every_job_runs_whenever_idle_threads_end() {
 fn no_more_threads_than_workers_run_jobs() {
     check(Time::Passes, || {
         let (pool, running) = (Pool::new(2, "model"), Arc::new(AtomicUsize::new(0)));
+        let (tx, rx) = mpsc::channel();
         for _ in 0..4 {
-            let running = running.clone();
+            let (running, tx) = (running.clone(), tx.clone());
             pool.demand(Box::new(move || {
-                assert!(running.fetch_add(1, Ordering::SeqCst) < 2);
+                tx.send(running.fetch_add(1, Ordering::SeqCst) + 1).unwrap();
                 running.fetch_sub(1, Ordering::SeqCst);
             }));
         }
+        drop((pool, tx));
+        assert!(rx.into_iter().all(|at_once| at_once <= 2));
     });
 }
 

@@ -1,4 +1,4 @@
-//! A model of the helpers of checks.
+//! Models of the threads of checks.
 
 use super::*;
 use crate::sync::model::{Time, check};
@@ -18,5 +18,25 @@ fn no_more_helpers_than_threads_are_out_and_all_come_back() {
         });
         all.into_iter().for_each(|one| one.join().unwrap());
         assert_eq!(threads.helpers(9).count(), 3);
+    });
+}
+
+#[test]
+fn checks_of_a_closed_container_end() {
+    check(Time::Stands, || {
+        let threads = Threads::new(2);
+        let (tx, rx) = shuttle::sync::mpsc::channel();
+        for _ in 0..3 {
+            let (mine, tx) = (threads.clone(), tx.clone());
+            threads.run(Box::new(move || {
+                while mine.check_open("x").is_ok() {
+                    thread::yield_now();
+                }
+                tx.send(()).unwrap();
+            }));
+        }
+        threads.close();
+        drop((threads, tx));
+        assert_eq!(rx.into_iter().count(), 3);
     });
 }

@@ -212,6 +212,10 @@ impl<'a> State<'a> {
     }
 }
 
+#[cfg(all(test, shuttle))]
+#[path = "../../../tests/models/verify.rs"]
+mod models;
+
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Barrier};

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use lru::LruCache;
 
@@ -16,6 +16,7 @@ use crate::account::Account;
 use crate::bytes::to_u64;
 use crate::error::Result;
 use crate::limits::{Charge, zeroed};
+use crate::sync::{Mutex, MutexGuard};
 
 use super::disk::Disk;
 use super::span::Span;
@@ -315,6 +316,10 @@ pub(super) fn joined(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     }
     out
 }
+
+#[cfg(all(test, shuttle))]
+#[path = "../../../../tests/models/spans.rs"]
+mod models;
 
 #[cfg(test)]
 mod tests;
