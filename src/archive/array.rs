@@ -10,6 +10,8 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use serde_json::Value;
+
 use super::{File, contained};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
@@ -98,6 +100,15 @@ impl Array {
     /// Bytes that its file takes in the container; 0 if it shares all of them with others.
     pub fn stored(&self) -> u64 {
         self.file.stored()
+    }
+
+    /// What the container says of it beside its elements: metalayers of Blosc2, attributes of zTensor, the pipeline and
+    /// the error bound of FZM. A JSON object.
+    ///
+    /// # Errors
+    /// Fails if the container is broken there.
+    pub fn attributes(&self) -> Result<Value> {
+        contained("attributes", || self.file.described().attributes().map(Value::Object))
     }
 
     /// A good shape of the parts to read it in, slowest dimension first: 1 to 4 MiB that touch few of the pieces that

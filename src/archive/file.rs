@@ -15,7 +15,7 @@ use super::{Archive, Array, CopyError, contained};
 use crate::bytes::{to_u64, to_usize};
 use crate::cache::{Cache, Readahead, announce};
 use crate::error::{Error, Kind, Result};
-use crate::format::{Content, Need, npy};
+use crate::format::{self, Content, Need, npy};
 use crate::limits::zeroed;
 use crate::tree::{Ino, OpenFile};
 use crate::view::{Extent, View};
@@ -113,6 +113,11 @@ impl File {
         }
         let is_random = ahead.lock().unwrap_or_else(PoisonError::into_inner).is_random(&(offset..offset + need));
         fill(cache, view, offset, buffer, ahead, is_random)
+    }
+
+    /// The file as its format describes it.
+    pub(super) fn described(&self) -> &format::File {
+        &self.inner.open.file
     }
 
     /// Fills `buffer` with all of `content`, which describes a part of this file and has the length of the buffer.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Kind, Result};
 
+use super::about::{About, Attributes};
 use super::content::Content;
 use super::nested::Enclosed;
 
@@ -257,6 +258,8 @@ pub struct File {
     /// Its elements, if dtype and shape are known: a `.raw` file then gets a `.npy` file, with the first
     /// elements that fill `shape`.
     pub array: Option<Array>,
+    /// What the container says of the array beside its elements.
+    pub about: Option<About>,
     /// Bytes that it occupies in the container.
     pub stored: u64,
     /// Its extended attributes.
@@ -277,6 +280,7 @@ impl File {
         Self {
             content,
             array: None,
+            about: None,
             stored: 0,
             attrs: Attrs::new(),
             is_principal: false,
@@ -297,6 +301,21 @@ impl File {
     pub fn typed(mut self, array: Option<Array>) -> Self {
         self.array = array;
         self
+    }
+
+    /// Sets what the container says of the array, made when it is asked for.
+    #[must_use]
+    pub fn about(mut self, attributes: impl Fn() -> Result<Attributes> + Send + Sync + 'static) -> Self {
+        self.about = Some(About::new(attributes));
+        self
+    }
+
+    /// The attributes of its array.
+    ///
+    /// # Errors
+    /// As [`About::attributes`].
+    pub fn attributes(&self) -> Result<Attributes> {
+        self.about.as_ref().map_or_else(|| Ok(Attributes::new()), About::attributes)
     }
 
     /// Marks it as what its directory is about.

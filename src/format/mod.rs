@@ -7,6 +7,7 @@
 //! Adding a format: one folder next to this file and one row in [`FORMATS`]; in addition a fuzz target, a rule in the
 //! hostile-input tests that updates its checksums, and a row in the README.
 
+pub mod about;
 mod arrays;
 mod blosc2;
 mod broken;
@@ -41,6 +42,7 @@ use crate::limits::Limits;
 use crate::source::{Dir, Folder, Location, Objects, Place, RemoteOptions, Source};
 
 pub use crate::source::Need;
+pub use about::About;
 pub use arrays::{ArrayList, Arrays, Found, ListedArray, NamedArray, Tiles, numbered_dimensions};
 pub use broken::open_or_explain;
 pub use content::{Blob, BlobRef, Content, Fetch, FileExtent, Generator, Grid, Piece, Window};

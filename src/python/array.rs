@@ -48,6 +48,12 @@ impl Array {
         Ok(self.owned.get()?.shape().to_vec())
     }
 
+    /// The attributes, as the text of a JSON object.
+    fn attributes(&self, py: Python<'_>) -> PyResult<String> {
+        let array = self.owned.get()?;
+        detached(py, &self.source, || array.attributes().map(|attributes| attributes.to_string()))
+    }
+
     #[getter]
     fn chunks(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
         let array = self.owned.get()?;

@@ -13,7 +13,7 @@ use super::entries::LayerValue;
 use super::frame::Frame;
 
 /// Names of metalayers that programs use for the names of dimensions.
-const DIMENSIONS: [&[u8]; 3] = [b"dimension_names", b"_ARRAY_DIMENSIONS", b"dims"];
+pub(super) const DIMENSIONS: [&[u8]; 3] = [b"dimension_names", b"_ARRAY_DIMENSIONS", b"dims"];
 /// Maximum bytes of such a value.
 const LONGEST: u64 = 64 << 10;
 

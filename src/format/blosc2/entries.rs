@@ -10,7 +10,8 @@ use crate::bytes::to_u64;
 use crate::checksum::ChecksumGate;
 use crate::error::{Error, Result};
 use crate::format::{
-    Array, Attrs, BlobRef, Content, Directory, Dtype, Entry, Fetch, File, FileExtent, Grid, IndexedDir, Node, Options,
+    About, Array, Attrs, BlobRef, Content, Directory, Dtype, Entry, Fetch, File, FileExtent, Grid, IndexedDir, Node,
+    Options,
 };
 use crate::limits::zeroed;
 use crate::source::Source;
@@ -48,6 +49,8 @@ pub(super) struct Decoded {
     /// Bytes that the chunks take in the file.
     pub(super) stored: u64,
     gate: Option<ChecksumGate>,
+    /// What the metalayers say of the array.
+    about: Option<About>,
 }
 
 impl Decoded {
@@ -59,7 +62,12 @@ impl Decoded {
         gate: Option<ChecksumGate>,
     ) -> Self {
         let data = Arc::new(ChunkBlob::new(chunks.clone(), gate.clone()));
-        Self { chunks, blob: BlobRef::shared(data.clone()), data, typesize, array, stored, gate }
+        Self { chunks, blob: BlobRef::shared(data.clone()), data, typesize, array, stored, gate, about: None }
+    }
+
+    /// Sets what the metalayers say of the array.
+    pub(super) fn about(self, about: Option<About>) -> Self {
+        Self { about, ..self }
     }
 
     /// Size of `data.raw`; `None` if it depends on an unknown geometry.
@@ -102,7 +110,8 @@ impl Decoded {
 
     /// `data.raw`, which contains `array`.
     pub(super) fn data(&self, array: Option<Array>) -> Result<File> {
-        Ok(File::new(self.content()?).stored(self.stored).typed(array).attr("typesize", self.typesize))
+        let file = File::new(self.content()?).stored(self.stored).typed(array).attr("typesize", self.typesize);
+        Ok(File { about: self.about.clone(), ..file })
     }
 
     fn content(&self) -> Result<Content> {
@@ -309,16 +318,20 @@ impl LayerValue {
         }
     }
 
-    /// The value as JSON; `None` if it is not `MessagePack`, or longer than [`TEXT`].
-    pub(super) fn json(&self) -> Result<Option<Vec<u8>>> {
-        let bytes = match self {
-            Self::Stored(source, layer) => source.get(layer.at, layer.len, "metalayer value")?,
+    pub(super) fn bytes(&self) -> Result<Vec<u8>> {
+        match self {
+            Self::Stored(source, layer) => source.get(layer.at, layer.len, "metalayer value"),
             Self::Chunk(chunk) => {
                 let mut bytes = zeroed(chunk.total(), "metalayer value")?;
                 chunk.read(0, 0, &mut bytes)?;
-                bytes
+                Ok(bytes)
             }
-        };
+        }
+    }
+
+    /// The value as JSON; `None` if it is not `MessagePack`, or longer than [`TEXT`].
+    pub(super) fn json(&self) -> Result<Option<Vec<u8>>> {
+        let bytes = self.bytes()?;
         let fits = |json: &Value| write!(Room(TEXT), "{json:#}").is_ok();
         Ok(msgpack::to_json(&bytes).filter(fits).map(|json| (text::json(&json) + "\n").into_bytes()))
     }

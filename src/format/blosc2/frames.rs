@@ -17,6 +17,7 @@ use crate::format::{
 use crate::once::Once;
 use crate::source::{Folder, Source};
 
+use super::attributes;
 use super::dimensions::dimensions;
 use super::entries::{self, Decoded, Metalayers};
 use super::frame::{self, Frame};
@@ -28,7 +29,7 @@ const FRAMES: usize = 10_000;
 
 /// A frame and its decoded content.
 pub(super) struct OpenFrame {
-    frame: Frame,
+    frame: Arc<Frame>,
     decoded: Decoded,
 }
 
@@ -36,7 +37,8 @@ impl OpenFrame {
     pub(super) fn new(frame: Frame) -> Self {
         let (chunks, array, gate) = (frame.chunks.clone(), frame.array.clone(), frame.gate.clone());
         let decoded = Decoded::new(chunks, frame.header.typesize, array, frame.stored(), gate);
-        Self { frame, decoded }
+        let frame = Arc::new(frame);
+        Self { decoded: decoded.about(attributes::about(&frame)), frame }
     }
 
     /// `data.raw`, typed as the frame says.

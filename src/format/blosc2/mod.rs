@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod archive;
+mod attributes;
 mod b2nd;
 mod bare_chunk;
 mod block;
@@ -43,6 +44,7 @@ mod msgpack;
 mod ndcell;
 mod ndlz;
 mod open_chunks;
+mod pickle;
 mod registry;
 mod stored_chunk;
 mod stored_map;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::bytes::{Cursor, to_u64, to_usize};
 use crate::error::{Error, Result};
+use crate::format::about::float;
 
 /// Reads a marker, which must be `want`.
 pub(super) fn marker(cur: &mut Cursor<'_>, want: Marker, what: &'static str) -> Result<()> {
@@ -63,6 +64,18 @@ pub(super) fn to_json(bytes: &[u8]) -> Option<Value> {
     cur.is_empty().then_some(value)
 }
 
+/// The bytes in a document that is nothing else.
+pub(super) fn binary_of(bytes: &[u8]) -> Option<&[u8]> {
+    let mut cur = Cursor::new(bytes, crate::bytes::FileOffset(0));
+    let len = match Marker::from_u8(cur.u8("msgpack").ok()?) {
+        Marker::Bin8 => cur.u8("msgpack").ok()?.into(),
+        Marker::Bin16 => cur.u16_be("msgpack").ok()?.into(),
+        Marker::Bin32 => cur.u32_be("msgpack").ok()?,
+        _ => return None,
+    };
+    cur.take(to_usize(len.into(), "msgpack").ok()?, "msgpack").ok()
+}
+
 /// Maximum nesting depth.
 const DEPTH: u32 = 64;
 
@@ -112,11 +125,6 @@ fn value(cur: &mut Cursor<'_>, depth: u32) -> Result<Value> {
         Marker::Reserved => return Err(Error::corrupt("a reserved marker", what)),
     };
     Ok(value)
-}
-
-fn float(x: f64) -> Value {
-    // JSON has no NaN or infinity.
-    serde_json::Number::from_f64(x).map_or_else(|| x.to_string().into(), Value::Number)
 }
 
 fn string(cur: &mut Cursor<'_>, len: u64) -> Result<Value> {

@@ -39,6 +39,22 @@ impl Dtype {
     }
 }
 
+impl Dtype {
+    /// The names of the fields of the structured type `descr` and the values of their own `descr`; `None` unless it is one,
+    /// without titles and arrays in fields.
+    pub fn fields(descr: &str) -> Option<Vec<(String, String)>> {
+        let Literal::List(fields) = Literal::parse(descr.trim())? else { return None };
+        let field = |field: &Literal| match field {
+            Literal::Tuple(parts) => match parts.as_slice() {
+                [Literal::Text(name), kind] => Some((name.clone(), nested(kind, DEPTH)?.descr)),
+                _ => None,
+            },
+            _ => None,
+        };
+        fields.iter().map(field).collect()
+    }
+}
+
 /// Maximum nesting depth of structured types.
 const DEPTH: u32 = 16;
 /// Maximum bytes of one element.

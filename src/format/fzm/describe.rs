@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::checksum::ChecksumGate;
+use crate::format::about::Attributes;
 use crate::format::{Array, Info, ratio};
 
 use super::device::is_read;
@@ -114,6 +115,30 @@ fn codec_below(p: &Pipeline, index: usize, seen: &mut Vec<usize>) -> String {
             format!("{} -> [{}]", stage.name(), branches.join(", "))
         }
     }
+}
+
+/// Fields of configurations that say how far values may be from the original ones, by what they are called as attributes;
+/// those that are more precise come first.
+const BOUNDS: [(&str, &[&str]); 3] = [
+    ("error_bound", &["abs_error_bound_f64", "error_bound_f64", "abs_error_bound", "error_bound"]),
+    ("error_bound_mode", &["eb_mode", "error_mode"]),
+    ("user_error_bound", &["user_error_bound", "user_eb"]),
+];
+
+/// The attributes of the input of stage `index`: the codec, and the error bound if a stage below has one.
+pub(super) fn attributes(p: &Pipeline, index: usize) -> Attributes {
+    let mut attributes = Attributes::new();
+    attributes.insert("pipeline".to_owned(), codec_of(p, index).into());
+    let stages = p.main_chain(index).filter_map(|port| p.stages.get(port.stage));
+    for config in stages.map(|stage| stage.config().fields()) {
+        for (name, fields) in BOUNDS {
+            let is_set = |value: &&Value| value.as_f64() != Some(0.0);
+            if let Some(value) = fields.iter().find_map(|&field| config.get(field).filter(is_set)) {
+                attributes.entry(name).or_insert_with(|| value.clone());
+            }
+        }
+    }
+    attributes
 }
 
 /// One stage: its place in the graph, and its configuration by field name.

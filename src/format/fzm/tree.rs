@@ -117,6 +117,10 @@ fn file(p: &Pipeline, buffer: Result<&Buffer>, typed: bool) -> File {
     if let Some(crc) = p.header.data_checksum {
         file = file.attr("checksum", format_args!("crc32 {crc:#010x} of the payload"));
     }
+    if typed && let Some(stage) = buffer.input_of {
+        let attributes = describe::attributes(p, stage);
+        file = file.about(move || Ok(attributes.clone()));
+    }
     file.typed(buffer.array.clone().filter(|_| typed))
 }
 

@@ -7,6 +7,7 @@ use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::{Arrays, File, Found, NamedArray, Tiles};
 
+use super::byte_swapped::swap_width;
 use super::content::TensorFile;
 use super::manifest::Encoding;
 use super::quoted::quoted;
@@ -31,6 +32,9 @@ impl Arrays for Dense {
         };
         if let Encoding::Unknown(encoding) = &part.encoding {
             return Ok(Found::LeftOut(name, format!("the encoding {} is unknown", quoted(encoding)).into()));
+        }
+        if let Err(unknown) = swap_width(part) {
+            return Ok(Found::LeftOut(name, unknown.to_string().into()));
         }
         if known_len(&tensor, part).is_none() {
             return Ok(Found::LeftOut(name, "it cannot be decoded".into()));

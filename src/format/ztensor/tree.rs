@@ -1,18 +1,23 @@
 //! The virtual files of a zTensor file.
 #![forbid(unsafe_code)]
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
+use crate::format::about::{self, Attributes};
 use crate::format::{Array, Attrs, Content, Directory, Entry, File, FileExtent, LazyFile, Node, Spool};
 use crate::text;
 
 use super::content::TensorFile;
 use super::manifest::{Component, Encoding, Tensor};
 use super::{component, npz, safetensors};
+
+/// Maximum text of the attributes of a tensor while they are read.
+const LONGEST: u64 = 64 << 20;
 
 /// The root directory.
 pub(super) fn root(store: &Arc<TensorFile>) -> Vec<Entry> {
@@ -150,7 +155,20 @@ pub(super) fn typed(part: &Component<'_>, shape: &[u64]) -> Option<Array> {
 
 pub(super) fn dense(store: &Arc<TensorFile>, index: usize, tensor: &Tensor<'_>, place: usize) -> Result<File> {
     let array = tensor.components.get(place).and_then(|part| typed(part, &tensor.shape));
-    Ok(decoded(store, index, tensor, place)?.typed(array).attr("shape", text::shape(&tensor.shape)))
+    let file = decoded(store, index, tensor, place)?.typed(array).attr("shape", text::shape(&tensor.shape));
+    let (Some(range), store) = (tensor.attributes.clone(), Arc::clone(store)) else { return Ok(file) };
+    Ok(file.about(move || attributes(&store, &range)))
+}
+
+/// The attributes of a tensor, at `range` of the manifest. Those that are too large are in `<name>.json` alone.
+fn attributes(store: &TensorFile, range: &Range<usize>) -> Result<Attributes> {
+    if to_u64(range.len()) > about::MOST {
+        return Ok(Attributes::new());
+    }
+    let mut text = Spool::new(&store.options.account, LONGEST, "attributes of a tensor");
+    store.manifest.attributes_text(range, 0, &mut text)?;
+    // What is nested too deeply to be read back is not shown.
+    Ok(serde_json::from_slice(&text.bytes()).unwrap_or_default())
 }
 
 /// The array in a part of a tensor that is not dense: one dimension, except for coordinates.

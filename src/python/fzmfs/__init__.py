@@ -7,6 +7,7 @@ Open a container, and it is a mapping of lazy arrays::
 
     with fzmfs.open("run.fzm") as run:
         run["data"].shape, run["data"].dtype      # nothing is decoded for these
+        run["data"].attrs                         # what the container says of it: units, pipeline, error bound
         run["data"][10:20, ::2]                   # a numpy.ndarray; only what is needed is decoded
         numpy.asarray(run["data"])                # all of it
 
@@ -39,7 +40,7 @@ On an NVIDIA GPU, FZM arrays are decoded there and stay there::
 
 The same without a mount and without a copy, in other packages::
 
-    zarr.open_group(fzmfs.zarr_store("run.b2nd"), mode="r")       # zarr-python, 3.1.3 or later
+    zarr.open_group(fzmfs.zarr_store("run.b2nd"))                 # zarr-python, 3.1.3 or later
     xarray.open_dataset("run.b2nd", engine="fzmfs", chunks={})    # lazy; with Dask if chunks are given
     dask.array.from_array(fzmfs.open("run.b2nd")["data"])         # in chunks that suit the container
     fsspec.open("fzmfs://data.raw::file:///data/run.fzm")         # files, as a mount shows them

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import math
 import re
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,7 @@ class Array:
             raise Error(errno.EIO, why, archive.source, "unsupported", "dtype") from None
         self._stored: int = native.stored
         self._chunks: tuple[int, ...] | None = None
+        self._attrs: dict[str, Any] | None = None
         archive._keep(self)
 
     @property
@@ -100,6 +102,18 @@ class Array:
         if self._chunks is None:
             self._chunks = tuple(self._reader().chunks)
         return self._chunks
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """What the container says of it beside its elements, as ``data.zarr`` has it: metalayers of Blosc2, attributes of
+        zTensor, the pipeline and the error bound of FZM. NaN and infinities are text. Read when first asked for.
+
+        Raises:
+            fzmfs.Error: the container is broken there.
+        """
+        if self._attrs is None:
+            self._attrs = json.loads(self._reader().attributes())
+        return self._attrs
 
     def __len__(self) -> int:
         if not self._shape:

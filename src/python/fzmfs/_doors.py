@@ -47,7 +47,7 @@ def token(archive: Archive) -> tuple[object, ...]:
 def zarr_store(source: str | os.PathLike[str] | Archive, **options: Any) -> ZarrStore:
     """The arrays of ``source`` as a read-only store of zarr-python: the group ``data.zarr`` that a mount shows.
 
-    ``zarr.open_group(fzmfs.zarr_store("run.fzm"), mode="r")["data"][10:20]``
+    ``zarr.open_group(fzmfs.zarr_store("run.fzm"))["data"][10:20]``
 
     Args:
         source: what :func:`fzmfs.open` takes, or an archive that is open and stays so when the store is closed.

@@ -20,7 +20,8 @@ _ADDED = {
     "f8_e5m2fnuz": "float8_e5m2fnuz",
     "f8_e8m0": "float8_e8m0fnu",
 }
-_NAMES = frozenset(_ADDED.values())
+NAMES = frozenset(_ADDED.values())
+"""The names of the types that ml_dtypes adds."""
 
 
 def given_type(given: object) -> str:
@@ -30,11 +31,11 @@ def given_type(given: object) -> str:
         ValueError: elements in a file have no such type.
         TypeError: neither NumPy nor ml_dtypes has it.
     """
-    if isinstance(given, str) and given in _NAMES:
+    if isinstance(given, str) and given in NAMES:
         with contextlib.suppress(ImportError):
             import ml_dtypes  # noqa: F401  which adds them to NumPy
     dtype = np.dtype(given)  # type: ignore[call-overload]
-    if dtype.name in _NAMES:
+    if dtype.name in NAMES:
         return str(dtype.name)
     descr: Any = dtype.descr if dtype.names else dtype.str
     # A shape of its own, and types that others add to NumPy, are lost there.
@@ -45,14 +46,14 @@ def given_type(given: object) -> str:
 
 def native_type(given: str) -> str:
     """The ``descr`` of what :func:`given_type` returns."""
-    return ("<V2" if given == "bfloat16" else "|V1") if given in _NAMES else given
+    return ("<V2" if given == "bfloat16" else "|V1") if given in NAMES else given
 
 
 def added_name(descr: str, name: str | None) -> str | None:
     """The name in ml_dtypes of what the container, or the user, calls ``name``, of this ``descr``; ``None`` if NumPy has
     the type."""
     name = name or ""
-    return _ADDED.get(name, name if name in _NAMES else None) if descr in ("|V1", "|V2", "<V2") else None
+    return _ADDED.get(name, name if name in NAMES else None) if descr in ("|V1", "|V2", "<V2") else None
 
 
 @functools.lru_cache(maxsize=256)

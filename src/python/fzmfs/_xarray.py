@@ -1,17 +1,20 @@
-"""The engine ``fzmfs`` of xarray: the arrays of a container as lazy variables."""
+"""The engine ``fzmfs`` of xarray: the arrays of a container as lazy variables, opened by xarray's engine for Zarr."""
 
 from __future__ import annotations
 
 import os
+import warnings
 from typing import TYPE_CHECKING, Any
 
-from xarray.backends import BackendEntrypoint
+from xarray.backends import BackendEntrypoint, ZarrBackendEntrypoint
 from xarray.backends.common import datatree_from_dict_with_io_cleanup
 
-from ._doors import opened
-from ._groups import Groups
+from ._doors import is_missing, opened, zarr_store
+from ._errors import Error
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from xarray import Dataset, DataTree
 
     from ._archive import Archive
@@ -24,9 +27,9 @@ class Backend(BackendEntrypoint):
     """``xarray.open_dataset(source, engine="fzmfs")``.
 
     ``source`` is what :func:`fzmfs.open` takes, or an archive that is open; ``options`` are those of :func:`fzmfs.open`
-    by name. Each array is a variable, read where it is indexed, with the dimensions that ``data.zarr`` names, preferred
-    chunks, and the metalayers of Blosc2 as attributes; those of the CF conventions are decoded. Arrays with a slash in
-    their names are in groups: ``group="buffers"``, or ``xarray.open_datatree``.
+    by name. It is ``data.zarr`` (:func:`fzmfs.zarr_store`) as xarray opens it: each array is a variable with its
+    dimensions, chunks and attributes; those of the CF conventions are decoded. Arrays with a slash in their names are in
+    groups: ``group="buffers"``, or ``xarray.open_datatree``.
     """
 
     description = "Arrays in FZM, Blosc2 and zTensor files, decoded as they are read"
@@ -35,7 +38,7 @@ class Backend(BackendEntrypoint):
         "filename_or_obj",
         "group",
         "options",
-        # What StoreBackendEntrypoint decodes after the CF conventions.
+        # What xarray decodes after the CF conventions.
         "mask_and_scale",
         "decode_times",
         "concat_characters",
@@ -56,11 +59,14 @@ class Backend(BackendEntrypoint):
         """The arrays of one group as a dataset: of the root, or of ``group``.
 
         Raises:
+            ImportError: zarr-python 3.1.3 or later is not installed.
             ValueError: there is no such group, or the container has no element types.
-            fzmfs.Error: the container cannot be opened, or an attribute is broken.
+            fzmfs.Error: the container cannot be opened.
         """
-        with Groups(*opened(filename_or_obj, options or {})) as groups:
-            return groups.dataset((group or "").strip("/"), decoders)
+        with _Opened(filename_or_obj, options) as source:
+            dataset: Dataset = source.open(source.zarr.open_dataset, group, decoders)
+            source.hand_over(dataset)
+        return dataset
 
     def open_groups_as_dict(  # type: ignore[override]
         self,
@@ -71,16 +77,10 @@ class Backend(BackendEntrypoint):
         **decoders: Any,
     ) -> dict[str, Dataset]:
         """``group`` and all groups below it as datasets, by their paths from there. Raises as ``open_dataset``."""
-        datasets: dict[str, Dataset] = {}
-        # Of the dimensions of a group and those above; in a tree, each has one size.
-        sizes: dict[str, dict[Any, int]] = {}
-        with Groups(*opened(filename_or_obj, options or {})) as groups:
-            root = (group or "").strip("/")
-            for full in groups.below(root):
-                path = full[len(root) :].strip("/")
-                above = sizes.get(path.rpartition("/")[0], {}) if path else {}
-                dataset = datasets[f"/{path}"] = groups.dataset(full, decoders, above)
-                sizes[path] = {**above, **dataset.sizes}
+        with _Opened(filename_or_obj, options) as source:
+            datasets: dict[str, Dataset] = source.open(source.zarr.open_groups_as_dict, group, decoders)
+            for dataset in datasets.values():
+                source.hand_over(dataset)
         return datasets
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> DataTree:
@@ -90,3 +90,53 @@ class Backend(BackendEntrypoint):
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Whether the name of the file says that it has arrays."""
         return isinstance(filename_or_obj, (str, os.PathLike)) and os.fspath(filename_or_obj).endswith(_SUFFIXES)
+
+
+class _Opened:
+    """An archive and its store. A ``with`` statement closes them after an error, if they were opened here."""
+
+    def __init__(self, source: str | os.PathLike[str] | Archive, options: dict[str, Any] | None) -> None:
+        self._archive, self._owned = opened(source, options or {})
+        self.zarr = ZarrBackendEntrypoint()
+        self._how: dict[str, Any] = {}
+
+    def __enter__(self) -> _Opened:
+        try:
+            store = zarr_store(self._archive)
+        except BaseException as error:
+            self._close()
+            if isinstance(error, Error) and is_missing(error):
+                why = f"{self._archive.source} has no arrays; for bytes give options=dict(dtype=..., shape=...)"
+                raise ValueError(why) from None
+            raise
+        self._how = {"filename_or_obj": store, "consolidated": not store.lists_members, "zarr_format": 3}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._close()
+
+    def _close(self) -> None:
+        if self._owned:
+            self._archive.close()
+
+    def open(self, function: Callable[..., Any], group: str | None, decoders: dict[str, Any]) -> Any:
+        """What ``function`` of xarray's engine for Zarr opens."""
+        try:
+            return function(group=group, **self._how, **decoders)
+        except (KeyError, FileNotFoundError) as error:
+            if group is None or isinstance(error, Error):
+                raise
+            raise ValueError(f"{self._archive.source} has no group {group!r}") from None
+
+    def hand_over(self, dataset: Dataset) -> None:
+        """Lets ``dataset`` close the archive, and warns of what is not in it."""
+        if self._owned:
+            dataset.set_close(self._archive.close)
+        left_out = dict(dataset.attrs.get("left_out", {}))
+        if self._how["consolidated"]:
+            apart = dataset.attrs.get("not_consolidated", {})
+            left_out |= {name: f"zarr-python has no {kind if isinstance(kind, str) else kind['name']} here" for name, kind in apart.items()}
+        if left_out:
+            why = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
+            warnings.warn(f"arrays left out: {why}", stacklevel=4)

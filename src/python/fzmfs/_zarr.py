@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from zarr.core.buffer import default_buffer_prototype
 
 from ._doors import is_missing, not_a_directory, token
 from ._errors import Error
+from ._zarr_types import are_known
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -32,17 +34,20 @@ _SPARE = 12
 
 
 class ZarrStore(Store):
-    """The arrays of a container as a Zarr group, version 3: a read-only store. :func:`fzmfs.zarr_store` makes it.
+    """The arrays of a container as a Zarr group, version 3: :func:`fzmfs.zarr_store` makes it.
+
+    Nothing can be written to it. ``read_only`` is only what zarr-python asks for: by default it opens groups for reading
+    and writing, and refuses to do so with a store that calls itself read-only.
 
     Chunks are decoded when they are read, straight into the memory that zarr-python gets, several at a time. A broken
     chunk raises :class:`fzmfs.Error`; it is never taken for a missing one. Stores can be shared by threads and pickled,
     like archives.
     """
 
-    def __init__(self, archive: Archive, *, owned: bool = False, read_only: bool = True) -> None:
-        if not read_only:
-            raise NotImplementedError("containers are read-only")
-        super().__init__(read_only=True)
+    _root = _ROOT
+
+    def __init__(self, archive: Archive, *, owned: bool = False, read_only: bool = False) -> None:
+        super().__init__(read_only=read_only)
         archive._check_open()
         try:
             archive.entry(_ROOT)
@@ -54,6 +59,7 @@ class ZarrStore(Store):
         self._archive = archive
         self._owned = owned
         self._memory = _Memory()
+        self._without_consolidated: bool | None = None
 
     @property
     def supports_writes(self) -> bool:
@@ -82,12 +88,14 @@ class ZarrStore(Store):
             self._archive.close()
 
     def with_read_only(self, read_only: bool = False) -> ZarrStore:
-        """The same store; it cannot be written to.
+        """The same store.
 
         Raises:
-            NotImplementedError: ``read_only`` is false.
+            NotImplementedError: ``read_only`` is false, and a store that can be written to is wanted.
         """
-        return type(self)(self._archive, read_only=read_only)
+        if not read_only:
+            raise NotImplementedError(f"with_read_only is not implemented for the {type(self)} store type.")
+        return type(self)(self._archive, read_only=True)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ZarrStore) and token(self._archive) == token(other._archive)
@@ -109,13 +117,39 @@ class ZarrStore(Store):
         self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """As :meth:`get`, without an event loop."""
+        buffer = (prototype or default_buffer_prototype()).buffer
+        if key.rpartition("/")[2] == "zarr.json" and self.lists_members:
+            document = self._without(key)
+            return None if document is None else buffer.from_bytes(document[slice(*_bounds(byte_range, len(document)))])
         file = self._file(key)
         if file is None:
             return None
         start, end = _bounds(byte_range, len(file))
         out: Any = self._memory.array(end - start)
         file.read_into(start, out)
-        return (prototype or default_buffer_prototype()).buffer.from_array_like(out)
+        return buffer.from_array_like(out)
+
+    @property
+    def lists_members(self) -> bool:
+        """Whether groups show their arrays by listing them, and not in consolidated metadata.
+
+        That has no array of a type that only some versions of zarr-python know. If this one knows the types of all, or has
+        got them from ml_dtypes, groups have them all.
+        """
+        if self._without_consolidated is None:
+            root = json.loads(self._archive.read(_ROOT + "zarr.json"))
+            apart = root["attributes"].get("not_consolidated", {}).values()
+            self._without_consolidated = bool(apart) and are_known(apart)
+        return self._without_consolidated
+
+    def _without(self, key: str) -> bytes | None:
+        """The document ``key`` without consolidated metadata."""
+        file = self._file(key)
+        if file is None:
+            return None
+        document = json.loads(self._archive.read(self._root + key))
+        document.pop("consolidated_metadata", None)
+        return json.dumps(document).encode()
 
     async def get(
         self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
@@ -143,16 +177,23 @@ class ZarrStore(Store):
         Raises:
             FileNotFoundError: there is no such key.
         """
-        file = await asyncio.to_thread(self._file, key)
-        if file is None:
+        size = await asyncio.to_thread(self._size, key)
+        if size is None:
             raise FileNotFoundError(key)
-        return len(file)
+        return size
+
+    def _size(self, key: str) -> int | None:
+        if key.rpartition("/")[2] == "zarr.json" and self.lists_members:
+            document = self._without(key)
+            return None if document is None else len(document)
+        file = self._file(key)
+        return None if file is None else len(file)
 
     def _file(self, key: str) -> _native.File | None:
         if not _is_key(key):
             return None
         try:
-            return self._archive._reader().file(_ROOT + key)
+            return self._archive._reader().file(self._root + key)
         except Error as error:
             # zarr-python takes a missing chunk for zeros: nothing that the tree lists is missing.
             if error.errno == errno.EISDIR or (is_missing(error) and not self._has(key)):
@@ -161,7 +202,7 @@ class ZarrStore(Store):
 
     def _has(self, key: str) -> bool:
         try:
-            return _is_key(key) and self._archive.entry(_ROOT + key).kind != "directory"
+            return _is_key(key) and self._archive.entry(self._root + key).kind != "directory"
         except Error as error:
             if is_missing(error):
                 return False
@@ -177,7 +218,7 @@ class ZarrStore(Store):
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """The keys that begin with ``prefix``."""
         async for entry in self._entries(prefix.rpartition("/")[0], recursive=True):
-            key = entry.path.removeprefix(_ROOT)
+            key = entry.path.removeprefix(self._root)
             if entry.kind != "directory" and key.startswith(prefix):
                 yield key
 
@@ -189,7 +230,7 @@ class ZarrStore(Store):
     async def _entries(self, path: str, *, recursive: bool) -> AsyncIterator[Entry]:
         if path and not _is_key(path):
             return
-        parts = self._archive._parts(_ROOT + path, recursive=recursive)
+        parts = self._archive._parts(self._root + path, recursive=recursive)
         try:
             while part := await asyncio.to_thread(next, parts, None):
                 for entry in part:
@@ -200,23 +241,26 @@ class ZarrStore(Store):
 
     # Writing
 
-    async def set(self, key: str, value: Buffer) -> None:
-        """Raises ValueError: the store is read-only."""
-        self._check_writable()
-
-    async def delete(self, key: str) -> None:
-        """Raises ValueError: the store is read-only."""
-        self._check_writable()
-
-    # zarr-python calls the methods without an event loop only of stores that have all three.
-
     def set_sync(self, key: str, value: Buffer) -> None:
-        """Raises ValueError: the store is read-only."""
-        self._check_writable()
+        """Raises ValueError: containers are read-only."""
+        # The words of zarr-python.
+        raise ValueError(f"store was opened in read-only mode and does not support writing: {key}")
 
     def delete_sync(self, key: str) -> None:
-        """Raises ValueError: the store is read-only."""
-        self._check_writable()
+        """Raises ValueError: containers are read-only."""
+        raise ValueError(f"store was opened in read-only mode and does not support writing: {key}")
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Raises ValueError: containers are read-only."""
+        self.set_sync(key, value)
+
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        """Raises ValueError: containers are read-only."""
+        self.set_sync(key, value)
+
+    async def delete(self, key: str) -> None:
+        """Raises ValueError: containers are read-only."""
+        self.delete_sync(key)
 
 
 class _Memory:

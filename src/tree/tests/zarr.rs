@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::format::about::Attributes;
 use crate::format::{ArrayList, Arrays, NamedArray, Tiles};
 
 /// A container with arrays.
@@ -74,7 +75,8 @@ const U1: &str = "'|u1'";
 fn a_group_has_its_documents_and_those_of_all_below() {
     let tree = tree_of(&[
         (b"data", Some("y x"), U1, &[2, 3]),
-        (b"buffers/codes", None, "'<V3'", &[7]),
+        (b"buffers/codes", None, "'<f16'", &[7]),
+        (b"pairs", None, "[('a', '<f4'), ('b', '<i2')]", &[1]),
         (b"buffers/more", None, U1, &[7]),
         (b"scalar", None, U1, &[]),
         (b"none", Some("y x"), U1, &[0, 3]),
@@ -95,6 +97,10 @@ fn a_group_has_its_documents_and_those_of_all_below() {
         "none/",
         "none/c/",
         "none/zarr.json",
+        "pairs/",
+        "pairs/c/",
+        "pairs/c/0",
+        "pairs/zarr.json",
         "scalar/",
         "scalar/c",
         "scalar/zarr.json",
@@ -104,8 +110,13 @@ fn a_group_has_its_documents_and_those_of_all_below() {
 
     let root = document(&tree, "data.zarr/zarr.json");
     let container = json!({ "format": "made", "format_version": "1", "file_size": 5, "modified": "0.000000000" });
-    let left_out = json!({ "buffers/codes": "Zarr has no data type for <V3" });
-    assert_eq!(root["attributes"], json!({ "container": container, "left_out": left_out }));
+    let left_out = json!({ "buffers/codes": "Zarr has no data type for <f16" });
+    let pairs = document(&tree, "data.zarr/pairs/zarr.json");
+    assert_eq!(pairs["data_type"]["name"], "struct");
+    // zarr-python 3.1 would not open a group with it.
+    let apart = json!({ "pairs": pairs["data_type"] });
+    let attributes = json!({ "container": container, "not_consolidated": apart, "left_out": left_out });
+    assert_eq!(root["attributes"], attributes);
     let all = root["consolidated_metadata"]["metadata"].as_object().unwrap();
     assert_eq!(all.keys().collect::<Vec<_>>(), ["data", "buffers", "scalar", "none", "buffers/more"]);
     for (path, said) in all.iter().filter(|(path, _)| *path != "buffers") {
@@ -157,6 +168,33 @@ fn names_are_safe_and_belong_to_one_array_or_group() {
     let runs = parents.chunk_by(|a, b| a == b).count();
     assert_eq!(runs, parents.iter().collect::<std::collections::HashSet<_>>().len(), "{parents:?}");
     assert_eq!(all.len(), rows.len() + 5, "a~2, a~2/b~2, g, %5F_reserved, %FF%25: {:?}", all.keys());
+}
+
+#[test]
+fn attributes_are_in_every_document_and_an_array_whose_attributes_are_broken_is_left_out() {
+    let array = |about: fn() -> Result<Attributes>| {
+        let array = Array { descr: "'<f4'".into(), itemsize: 4, shape: vec![2] };
+        File::new(Content::Zeros(8)).typed(Some(array)).about(about)
+    };
+    let said = || match json!({ "units": "K", "_FillValue": -999.0, "a": "\u{202e}" }) {
+        Value::Object(attributes) => Ok(attributes),
+        _ => unreachable!(),
+    };
+    let list = ArrayList::new(vec![
+        (b"t".to_vec(), None, array(said)),
+        (b"odd".to_vec(), None, array(|| Err(crate::error::Error::corrupt("bad", "metalayer value")))),
+    ]);
+    let tree = Tree::new(Arc::new(WithArrays(Arc::new(list))), OsStr::new("x.zt")).unwrap();
+    let root = document(&tree, "data.zarr/zarr.json");
+    assert_eq!(root["attributes"]["left_out"], json!({ "odd": "its attributes are broken: bad (metalayer value)" }));
+    let all = root["consolidated_metadata"]["metadata"].as_object().unwrap();
+    assert_eq!(all.keys().collect::<Vec<_>>(), ["t"]);
+    assert_eq!(all["t"], document(&tree, "data.zarr/t/zarr.json"));
+    // As xarray reads a fill value.
+    assert_eq!(all["t"]["attributes"], json!({ "units": "K", "_FillValue": "AAAAAAA4j8A=", "a": "\u{202e}" }));
+    let odd = tree.resolve("data.zarr/odd/zarr.json").unwrap();
+    assert!(tree.file(odd).unwrap().view(&Plain).is_err());
+    assert_eq!(read(&tree, "data.zarr/odd/c/0"), [0; 8]);
 }
 
 /// One array of any size.

@@ -28,28 +28,33 @@ impl ArrayDir {
     fn document(&self) -> Result<Vec<u8>> {
         let (named, chunks) = self.zarr.array(self.index)?;
         let dimensions = self.zarr.names()?.dimensions(self.index, &named);
-        Ok((text::json(&zarr::array(&chunks, &dimensions)) + "\n").into_bytes())
+        let attributes = self.zarr.attributes(self.index)?;
+        Ok((text::json(&zarr::array(&chunks, &dimensions, attributes)) + "\n").into_bytes())
     }
 }
 
 impl Directory for ArrayDir {
     fn entries(&self) -> Result<Vec<Entry>> {
         let (_, chunks) = self.zarr.array(self.index)?;
-        let file = |number, len, stored| Node::LazyFile(LazyFile { number, len: Some(len), stored, array: None });
+        let file = |number, len, stored| Node::LazyFile(LazyFile { number, len, stored, array: None });
         let (stem, suffix) = DOCUMENT;
+        let document = match self.document() {
+            // Its attributes are broken; the elements are not.
+            Err(e) if e.is_lasting() => None,
+            document => Some(to_u64(document?.len())),
+        };
         let chunks = match chunks.sides() {
-            [] => file(SCALAR, chunks.byte_len(), chunks.stored()),
+            [] => file(SCALAR, Some(chunks.byte_len()), chunks.stored()),
             _ => Node::LazyDir(0),
         };
-        Ok(vec![
-            Entry::named(stem, suffix, file(JSON, to_u64(self.document()?.len()), 0)),
-            Entry::named(CHUNKS, "", chunks),
-        ])
+        Ok(vec![Entry::named(stem, suffix, file(JSON, document, 0)), Entry::named(CHUNKS, "", chunks)])
     }
 
     fn file(&self, number: u64) -> Result<File> {
         if number == JSON {
-            return Ok(File::new(Content::bytes(self.document()?)));
+            let (zarr, index) = (Arc::clone(&self.zarr), self.index);
+            let make = move || Self { zarr: Arc::clone(&zarr), index }.document().map(Content::bytes);
+            return Ok(File::new(Content::Deferred { len: None, make: Arc::new(make) }));
         }
         let (_, chunks) = self.zarr.array(self.index)?;
         chunks.file(0, &self.zarr.arrays.file(self.index)?)

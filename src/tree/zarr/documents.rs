@@ -10,6 +10,11 @@ use crate::view::zarr::{self, GROUP};
 
 use super::{Member, Zarr};
 
+/// Attributes of the root that are about the container.
+const CONTAINER: &str = "container";
+const LEFT_OUT: &str = "left_out";
+/// The one of arrays whose documents are not among those of the group: see `Chunks::uncommon`.
+const UNCOMMON: &str = "not_consolidated";
 /// Maximum bytes of the document of a group.
 const MOST: u64 = 1 << 30;
 
@@ -23,7 +28,7 @@ impl Zarr {
         let mut out = Spool::new(&self.account, MOST, "zarr.json");
         out.push(head.as_bytes())?;
         match group {
-            None => self.attributes(&mut out)?,
+            None => self.root_attributes(&mut out)?,
             Some(_) => out.push(b"{}")?,
         }
         out.push(middle.as_bytes())?;
@@ -48,28 +53,64 @@ impl Zarr {
                 continue;
             }
             let (named, chunks) = self.array(number)?;
+            if chunks.uncommon().is_some() {
+                continue;
+            }
             if let Some(path) = below(names.path(number, &named)) {
-                member(path, &zarr::array(&chunks, &names.dimensions(number, &named)))?;
+                let attributes = match self.attributes(number) {
+                    // Left out: see `root_attributes`.
+                    Err(e) if e.is_lasting() => continue,
+                    attributes => attributes?,
+                };
+                member(path, &zarr::array(&chunks, &names.dimensions(number, &named), attributes))?;
             }
         }
         out.push(end.as_bytes())?;
         Ok(out.content())
     }
 
-    /// Writes the attributes of the root: what the container is, and which of its arrays are left out.
-    fn attributes(&self, out: &mut Spool) -> Result<()> {
-        out.push(b"{\"container\": ")?;
+    /// Writes the attributes of the root: those of the container, what it is, and which of its arrays are not here.
+    fn root_attributes(&self, out: &mut Spool) -> Result<()> {
+        out.push(b"{")?;
+        for (name, value) in
+            self.attributes.iter().filter(|(name, _)| ![CONTAINER, UNCOMMON, LEFT_OUT].contains(&&***name))
+        {
+            out.json(&Value::String(name.clone()))?;
+            out.push(format!(": {}, ", text::json_line(value)).as_bytes())?;
+        }
+        out.push(format!("\"{CONTAINER}\": ").as_bytes())?;
         out.json(&self.identity)?;
-        out.push(b", \"left_out\": {")?;
+        let names = self.names()?;
+        self.list(UNCOMMON, out, |index| {
+            let Some(Member::Array(array)) = self.member(index)? else { return Ok(None) };
+            Ok(array.1.uncommon().map(|type_name| (names.path(index, &array.0), type_name.clone())))
+        })?;
+        self.list(LEFT_OUT, out, |index| {
+            let (name, why) = match self.member(index)? {
+                None => return Ok(None),
+                Some(Member::LeftOut(name, why)) => (name, why),
+                Some(Member::Array(array)) => match self.attributes(index) {
+                    Err(e) if e.is_lasting() => (array.0.name, format!("its attributes are broken: {e}")),
+                    attributes => return attributes.map(|_| None),
+                },
+            };
+            Ok(Some((String::from_utf8_lossy(&name).into_owned(), why.into())))
+        })?;
+        out.push(b"}")
+    }
+
+    /// Writes the object `name` of what `each` has for the arrays: names and values.
+    fn list(&self, name: &str, out: &mut Spool, each: impl Fn(u64) -> Result<Option<(String, Value)>>) -> Result<()> {
+        out.push(format!(", \"{name}\": {{").as_bytes())?;
         let mut separator = "";
         for index in 0..self.arrays.count() {
-            let Some(Member::LeftOut(name, why)) = self.member(index)? else { continue };
+            let Some((name, value)) = each(index)? else { continue };
             out.push(separator.as_bytes())?;
             separator = ", ";
-            out.json(&Value::String(String::from_utf8_lossy(&name).into_owned()))?;
+            out.json(&Value::String(name))?;
             out.push(b": ")?;
-            out.json(&Value::String(why))?;
+            out.json(&value)?;
         }
-        out.push(b"}}")
+        out.push(b"}")
     }
 }

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use crate::account::Account;
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
+use crate::format::about::Attributes;
 use crate::format::{Arrays, Content, Directory, Entry, File, Found, Info, LazyFile, NamedArray, Node};
 use crate::once::Once;
 use crate::source::Source;
@@ -42,6 +43,8 @@ struct Zarr {
     arrays: Arc<dyn Arrays>,
     /// What tells versions of the container apart.
     identity: Value,
+    /// The attributes of the container.
+    attributes: Attributes,
     account: Account,
     names: Once<Names>,
 }
@@ -59,6 +62,7 @@ pub(super) fn root(
     sources: &[Arc<Source>],
     account: &Account,
 ) -> Arc<dyn Directory> {
+    let attributes = info.details.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default();
     let modified = sources.first().map(|source| source.mtime()).map(|(s, ns)| format!("{s}.{ns:09}"));
     let mut identity = json!({
         "format": info.format,
@@ -69,7 +73,7 @@ pub(super) fn root(
     if let (Some(identity), Some(etag)) = (identity.as_object_mut(), sources.first().and_then(|source| source.etag())) {
         identity.insert("etag".to_owned(), etag.into());
     }
-    Arc::new(Group(Arc::new(Zarr { arrays, identity, account: account.clone(), names: Once::new() })))
+    Arc::new(Group(Arc::new(Zarr { arrays, identity, attributes, account: account.clone(), names: Once::new() })))
 }
 
 impl Zarr {
@@ -102,6 +106,14 @@ impl Zarr {
             // Not `NotFound`: to a reader, a chunk that does not exist consists of zeros.
             _ => Err(Error::corrupt("it is not there any more", "array")),
         }
+    }
+
+    /// The attributes of array `index`.
+    ///
+    /// # Errors
+    /// Fails if they are broken, or cannot be read now.
+    fn attributes(&self, index: u64) -> Result<Attributes> {
+        self.arrays.file(index)?.attributes()
     }
 
     fn names(&self) -> Result<&Names> {

@@ -223,15 +223,22 @@ impl NamesBuilder {
         Ok(id)
     }
 
-    /// Names the dimensions of array `index` by their sizes, if one of their names has another size in its group.
+    /// Names the dimensions of array `index` by their sizes, if one of their names has another size in its group, or in
+    /// one around it: in a tree of xarray, groups have the dimensions of those around them.
     fn note_sizes(&mut self, index: u64, group: &str, named: &NamedArray) -> Result<()> {
         let Some(names) = &named.dimensions else { return Ok(()) };
-        let keys: Vec<_> = names.iter().map(|name| self.hash(&format!("{group}/{name}"))).collect();
+        let key = |group: &str, name: &String| self.hash(&format!("{group}/{name}"));
         let shape = &named.array.shape;
-        if keys.iter().zip(shape).any(|(key, size)| self.sizes.get(key).is_some_and(|there| there != size)) {
+        let around = group.match_indices('/').map(|(end, _)| &group[..end]).chain(["", group]);
+        let is_other = |group| {
+            let differs = |(name, size)| self.sizes.get(&key(group, name)).is_some_and(|there| there != size);
+            names.iter().zip(shape).any(differs)
+        };
+        if around.into_iter().any(is_other) {
             self.names.sized.insert(index);
             return self.charge(0);
         }
+        let keys: Vec<_> = names.iter().map(|name| key(group, name)).collect();
         self.charge(PER_NAME.saturating_mul(to_u64(keys.len())))?;
         self.sizes.extend(keys.into_iter().zip(shape.iter().copied()));
         Ok(())

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::error::{Error, Kind, Result};
 use crate::format::{Array, Content, File, Grid, NamedArray, Tiles, Window};
 
@@ -34,7 +36,7 @@ impl Chunks {
     /// The reason why Zarr cannot have the array.
     pub fn new(named: &NamedArray) -> Result<Self, String> {
         let NamedArray { array, type_name, tiles, stored, .. } = named;
-        let Some(data_type) = DataType::of(&array.descr) else {
+        let Some(data_type) = DataType::of(&array.descr, type_name.as_deref()) else {
             let name = type_name.as_deref().unwrap_or(array.descr.trim_matches('\''));
             return Err(format!("Zarr has no data type for {name}"));
         };
@@ -72,6 +74,11 @@ impl Chunks {
 
     pub(super) fn data_type(&self) -> &DataType {
         &self.data_type
+    }
+
+    /// The name of the element type, if only some readers have it: see [`super::array`].
+    pub fn uncommon(&self) -> Option<&Value> {
+        Some(&self.data_type.name).filter(|_| !self.data_type.is_common)
     }
 
     pub(super) fn array(&self) -> &Array {

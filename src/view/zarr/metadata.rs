@@ -4,11 +4,23 @@
 
 use serde_json::{Value, json};
 
+use crate::format::about::Attributes;
+
 use super::chunk::Chunks;
 
-/// The document of an array with chunks `chunks` and the dimensions `dimensions`.
-pub fn array(chunks: &Chunks, dimensions: &[String]) -> Value {
+/// The attribute that names the element that stands for a missing one.
+const FILL: &str = "_FillValue";
+
+/// The document of an array with chunks `chunks`, the dimensions `dimensions` and these attributes.
+pub fn array(chunks: &Chunks, dimensions: &[String], mut attributes: Attributes) -> Value {
     let data_type = chunks.data_type();
+    // Of another form, xarray fails to open the whole group.
+    if let Some(value) = attributes.get_mut(FILL) {
+        match data_type.fill(value) {
+            Some(fill) => *value = fill,
+            None => drop(attributes.shift_remove(FILL)),
+        }
+    }
     let codec = match data_type.endian {
         Some(endian) => json!({ "name": "bytes", "configuration": { "endian": endian } }),
         None => json!({ "name": "bytes" }),
@@ -22,7 +34,7 @@ pub fn array(chunks: &Chunks, dimensions: &[String]) -> Value {
         "chunk_key_encoding": { "name": "default", "configuration": { "separator": "/" } },
         "fill_value": data_type.zero,
         "codecs": [codec],
-        "attributes": {},
+        "attributes": attributes,
         "dimension_names": dimensions,
         "storage_transformers": [],
     })

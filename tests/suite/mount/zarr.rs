@@ -54,7 +54,7 @@ fn every_reader_of_zarr_sees_the_arrays_that_were_written() {
     let pairs = files.iter().zip(&mounts);
     let words = pairs.map(|(file, mount)| format!("{}={}", text(&mount.point), text(&file.with_extension("npy"))));
     let said = succeed(&python, ["compare".to_owned()].into_iter().chain(words));
-    assert!(said.contains("'arrays': 12, 'chunked': 10, 'left out': 0, 'unreadable': 0, 'xarray': 12"), "{said}");
+    assert!(said.contains("'arrays': 16, 'chunked': 14, 'left out': 0, 'unreadable': 0, 'xarray': 14"), "{said}");
 }
 
 #[test]

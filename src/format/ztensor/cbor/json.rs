@@ -3,12 +3,13 @@
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use ciborium_ll::{Header, simple};
-use serde_json::{Number, Value};
+use serde_json::Value;
 
 use crate::account::Account;
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::format::Spool;
+use crate::format::about::float;
 
 use super::Reader;
 
@@ -115,7 +116,7 @@ fn scalar(header: Header) -> Value {
             Ok(n) => Value::from(!n),
             Err(_) => Value::String(format!("-{}", u128::from(n).saturating_add(1))),
         },
-        Header::Float(f) => Number::from_f64(f).map_or_else(|| Value::String(f.to_string()), Value::Number),
+        Header::Float(f) => float(f),
         Header::Simple(simple::FALSE) => Value::Bool(false),
         Header::Simple(simple::TRUE) => Value::Bool(true),
         _ => Value::Null,
