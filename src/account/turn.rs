@@ -1,10 +1,11 @@
 //! A turn at holding more than the memory has room for: one at a time.
 #![forbid(unsafe_code)]
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use super::Account;
 use crate::error::Result;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wanted;
 
 /// Whose turn it is.

@@ -13,12 +13,13 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::reply::Reply;
 use crate::clock::Clock;
 use crate::source::Source;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wanted::{Allowance, Entered, Wanted};
 
 /// Interval between two looks, and the time that a request may take before the first.

@@ -14,11 +14,12 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::limits::{Budget, Charge, zeroed};
+use crate::sync::{Condvar, Mutex, MutexGuard, thread};
 
 use super::Account;
 use super::spill::{directory, unnamed};
@@ -280,7 +281,7 @@ impl Shared {
                 writer.write();
                 drop(ended);
             };
-            if std::thread::Builder::new().name("fzmfs-spill".into()).spawn(run).is_err() {
+            if thread::Builder::new().name("fzmfs-spill".into()).spawn(run).is_err() {
                 return Some(bytes);
             }
             state.writer = true;

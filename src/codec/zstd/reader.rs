@@ -5,7 +5,7 @@
 //! the account, one at a time.
 #![forbid(unsafe_code)]
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use xxhash_rust::xxh64::Xxh64;
@@ -14,6 +14,7 @@ use crate::account::{Buffer, Pages};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::Result;
 use crate::source::Source;
+use crate::sync::{Condvar, Mutex};
 
 use super::decode::{FrameDecoder, length_error};
 use super::frame::Frame;
