@@ -89,12 +89,17 @@ fn scalar(width: usize, items: usize, done: usize, runs: &[u8], dst: &mut [u8]) 
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::sync::LazyLock;
+
     use super::super::pace::tests::check_strides;
     use super::*;
 
     /// Bytes that differ from their neighbours in every run.
     pub(in crate::codec) fn noise(len: usize) -> Vec<u8> {
-        (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+        // Made once: most tests want some of it a thousand times.
+        static NOISE: LazyLock<Vec<u8>> =
+            LazyLock::new(|| (0..2_u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect());
+        NOISE[..len].to_vec()
     }
 
     fn shuffled(width: usize, src: &[u8]) -> Vec<u8> {

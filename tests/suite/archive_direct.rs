@@ -38,7 +38,7 @@ fn ranges_of_any_length_give_their_bytes() {
     let file = open(&dir, &plain, None);
     assert_eq!(file.len(), LEN as u64);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
-        cases: 40,
+        cases: crate::support::cases(40),
         failure_persistence: None,
         ..ProptestConfig::default()
     });

@@ -470,12 +470,17 @@ fn threads_share_data_kept_on_a_device() {
     }
 }
 
+/// As many changed streams as `HOSTILE` asks for where `usual` ones are usual.
+fn hostile(usual: usize) -> usize {
+    let factor: f64 = std::env::var("HOSTILE").ok().and_then(|n| n.parse().ok()).unwrap_or(1.0);
+    (usual as f64 * factor).max(1.0) as usize
+}
+
 #[test]
 fn corrupt_files_fail_on_a_device_too() {
     let mut random = Random::new(3);
-    let factor: usize = std::env::var("HOSTILE").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     for (name, bytes) in decoded_on_a_device().filter(|(_, bytes)| bytes.len() < 60_000) {
-        for _ in 0..8 * factor {
+        for _ in 0..hostile(8) {
             let mut bad = bytes.clone();
             for _ in 0..=random.below(3) {
                 let at = random.below(bad.len());
@@ -496,7 +501,6 @@ fn corrupt_files_fail_on_a_device_too() {
 fn kernels_reject_exactly_what_the_cpu_rejects() {
     let Some(device) = Host::able() else { return };
     let mut random = Random::new(8);
-    let factor: usize = std::env::var("HOSTILE").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let (mut good, mut bad) = (0, 0);
     for (text, dtype, elements, noise) in [
         ("rze", Dtype::U8, 20_000, 0.0),
@@ -518,7 +522,7 @@ fn kernels_reject_exactly_what_the_cpu_rejects() {
         let run = pipeline.run(sources, true).unwrap();
         let stored =
             run.segments().iter().position(|segment| segment.port == 0 && segment.step + 1 == run.steps().len());
-        for _ in 0..60 * factor {
+        for _ in 0..hostile(60) {
             let Some(stream) = changed(&run, stored.unwrap(), &mut random) else { continue };
             // The change may have made it one without a kernel.
             let Some(plan) = Plan::of(&stream, Order::Bytes, Fusing::Yes) else { continue };

@@ -5,7 +5,7 @@
 //! reaches the decoders. Every file in tests/data/broken/<format> and tests/data/<format>/bad is replayed. Options are
 //! those that users have, with a small `cache=` and `spill=`; memory, disk and work are asserted for each case.
 //!
-//! `HOSTILE=10` does ten times as much; `HOSTILE_TRACE=1` names each case before it runs; `HOSTILE_FORMAT=NAME`
+//! `HOSTILE=10` makes ten times as many cases, `HOSTILE=0.1` a tenth; `HOSTILE_TRACE=1` names each case before it runs; `HOSTILE_FORMAT=NAME`
 //! takes one format. A case that fails is left as a file below the build folder; it belongs to tests/data/broken once
 //! it is mended.
 //!
@@ -78,7 +78,8 @@ struct Good {
 struct Harness {
     format: &'static Format,
     dicts: Vec<PathBuf>,
-    factor: usize,
+    /// Cases, as a multiple of the usual number.
+    factor: f64,
     start: Instant,
     cases: u64,
     seen: Seen,
@@ -95,7 +96,7 @@ impl Harness {
         Self {
             format,
             dicts,
-            factor: std::env::var("HOSTILE").ok().and_then(|v| v.parse().ok()).unwrap_or(1),
+            factor: std::env::var("HOSTILE").ok().and_then(|v| v.parse().ok()).unwrap_or(1.0),
             start: Instant::now(),
             cases: 0,
             seen: Seen::default(),
@@ -147,15 +148,20 @@ impl Harness {
         assert!(self.faults.len() < 20, "enough: {:#?}", self.faults);
     }
 
+    /// How many cases are made where `usual` are usual: one at least.
+    fn times(&self, usual: usize) -> usize {
+        (usual as f64 * self.factor).max(1.0) as usize
+    }
+
     fn sealed(&self, bytes: &mut [u8]) {
         reseal::reseal(self.format.name, bytes);
     }
 
     /// The file cut off: at every length up to 512 bytes, at some beyond.
     fn prefixes(&mut self, good: &Good) {
-        let step = (good.bytes.len() / (60 * self.factor)).max(1);
+        let step = (good.bytes.len() / self.times(60)).max(1);
         let short = if good.bytes.len() < 2500 { good.bytes.len() } else { 512.min(good.bytes.len()) };
-        let near = (0..short).step_by((4 / self.factor).max(1));
+        let near = (0..short).step_by((4.0 / self.factor).max(1.0) as usize);
         for len in near.chain((short..good.bytes.len()).step_by(step)) {
             self.case(&format!("{}, its first {len} bytes", good.name), &good.bytes[..len]);
         }
@@ -164,7 +170,7 @@ impl Harness {
     /// Every byte of the header changed, one at a time; over all files together `cases` of them.
     fn header_bytes(&mut self, good: &[&Good], cases: usize) {
         let all: usize = good.iter().map(|g| g.header.len() * 4).sum();
-        let step = (all / (cases * self.factor)).max(1);
+        let step = (all / self.times(cases)).max(1);
         let mut random = Random::new(7);
         let mut next = random.below(step);
         let mut number = 0;
@@ -192,7 +198,7 @@ impl Harness {
 
     /// Random changes, `cases` over all files.
     fn mutations(&mut self, good: &[&Good], cases: usize) {
-        for seed in 0..cases * self.factor {
+        for seed in 0..self.times(cases) {
             let mut random = Random::new(seed as u64 + 1);
             let file = good[seed % good.len()];
             let mut bytes = file.bytes.clone();

@@ -1,7 +1,5 @@
 //! Zstandard against the official encoder: any data, level, window and dictionary; frames with and without sizes and
 //! checksums, mixed with skippable frames, as pzstd writes them, followed by a seek table.
-//!
-//! `ZSTD_RANDOM=COUNT` sets the number of files.
 
 use std::io::{Read as _, Write as _};
 use std::sync::OnceLock;
@@ -257,8 +255,7 @@ fn check(
 }
 
 fn cases(usual: u32) -> ProptestConfig {
-    let asked = std::env::var("ZSTD_RANDOM").ok().and_then(|n| n.parse().ok());
-    ProptestConfig { cases: asked.unwrap_or(usual), failure_persistence: None, ..ProptestConfig::default() }
+    ProptestConfig { cases: crate::support::cases(usual), failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {

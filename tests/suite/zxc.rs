@@ -280,7 +280,7 @@ fn text(seed: u32, n: usize) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::support::cases(150), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn files_of_the_official_encoder_decode(

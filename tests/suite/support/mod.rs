@@ -8,3 +8,8 @@ pub(crate) mod oracle;
 pub(crate) mod server;
 #[cfg(feature = "remote")]
 pub(crate) mod services;
+
+/// How many cases a property has that needs `usual` ones: `PROPTEST_CASES` sets the number where 256 are usual.
+pub(crate) fn cases(usual: u32) -> u32 {
+    (usual * proptest::test_runner::Config::default().cases).div_ceil(256)
+}

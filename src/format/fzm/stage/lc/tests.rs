@@ -77,7 +77,7 @@ fn chunks_decode_as_the_reference_says() {
 
 #[test]
 fn every_coder_round_trips_at_every_size() {
-    let bytes = sections(9_000);
+    let bytes = sections(4_500);
     for name in ["rre", "rare", "raze", "clog", "hclog"] {
         for word in [1, 2, 4, 8] {
             for chunk in [4096, 8192, 16384] {
