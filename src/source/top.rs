@@ -25,6 +25,8 @@ use crate::error::Result;
 
 /// How often a path is resolved again while directories on it are being renamed.
 const ATTEMPTS: u32 = 16;
+/// Bytes of a path in one system call: `PATH_MAX` less the terminating zero.
+const LONGEST: usize = 4095;
 
 /// A directory that is served.
 #[derive(Debug)]
@@ -298,20 +300,20 @@ impl Top {
                 return Ok(Below::Far(Box::new(FarDir::new(prefix, key(path.as_os_str())?.to_owned()))));
             }
         };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let resolve =
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
-        let shown = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        for _ in 0..ATTEMPTS {
-            match openat2(fd, shown, flags, Mode::empty(), resolve) {
-                Ok(fd) => return Ok(Below::Local(fd)),
-                Err(Errno::AGAIN) => {}
-                // Not there, or not allowed here; or the path is too long for one call.
-                Err(Errno::NOSYS | Errno::PERM | Errno::NAMETOOLONG) => break,
+        let (mut at, mut rest) = (None, path.as_os_str().as_bytes());
+        loop {
+            let (part, more) = one_call(rest);
+            match resolved(at.as_ref().unwrap_or(fd), part) {
+                Ok(fd) if more.is_empty() => return Ok(Below::Local(fd)),
+                Ok(fd) => at = Some(fd),
+                // The call is not there, or not allowed here.
+                Err(Errno::AGAIN | Errno::NOSYS | Errno::PERM) => {
+                    return walk(fd, device, path, |_| Ok(())).map(Below::Local);
+                }
                 Err(e) => return Err(refused(e)),
             }
+            rest = more;
         }
-        walk(fd, device, path, |_| Ok(())).map(Below::Local)
     }
 
     /// The directory that contains `path`, and the last component of `path`.
@@ -322,6 +324,25 @@ impl Top {
         let name = path.file_name().unwrap_or(OsStr::from_bytes(b"."));
         Ok((self.below(path.parent().unwrap_or(Path::new("")))?, name))
     }
+}
+
+/// The beginning of `path` that one system call takes, and the rest.
+fn one_call(path: &[u8]) -> (&[u8], &[u8]) {
+    let most = path.get(..LONGEST).filter(|most| most.len() < path.len());
+    match most.and_then(|most| most.iter().rposition(|&byte| byte == b'/')) {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (path, &[]),
+    }
+}
+
+/// The directory `path` below `fd`; an empty path is `fd` itself.
+fn resolved(fd: &OwnedFd, path: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve =
+        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+    let shown = if path.is_empty() { b"." } else { path };
+    let attempt = || openat2(fd, OsStr::from_bytes(shown), flags, Mode::empty(), resolve);
+    (1..ATTEMPTS).map(|_| attempt()).find(|found| !matches!(found, Err(Errno::AGAIN))).unwrap_or_else(attempt)
 }
 
 /// The directory `path` below `fd`, component by component; calls `each` with every one.
@@ -344,6 +365,39 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
+    fn by_walking(top: &Top, path: &Path) -> Result<Below> {
+        match &top.root {
+            Root::Local { fd, device } => walk(fd, *device, path, |_| Ok(())).map(Below::Local),
+            Root::Far(_) => unreachable!(),
+        }
+    }
+
+    #[test]
+    fn a_path_longer_than_a_call_takes_is_resolved_in_few_calls() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = Top::open(dir.path()).unwrap();
+        let (mut deep, mut dir) = (PathBuf::new(), top.below(Path::new("")).unwrap());
+        for _ in 0..60 {
+            let name = "d".repeat(200);
+            rustix::fs::mkdirat(dir.fd().unwrap(), &name, Mode::RWXU).unwrap();
+            (dir, deep) = (dir.below(OsStr::new(&name)).unwrap(), deep.join(name));
+        }
+        let itself = |below: Below| below.stat_itself().unwrap().identity();
+        for ways in [Top::below as fn(&Top, &Path) -> Result<Below>, by_walking] {
+            assert_eq!(itself(ways(&top, &deep).unwrap()), dir.stat_itself().unwrap().identity());
+            for out in [deep.join("none"), deep.join("../d"), PathBuf::from("/")] {
+                assert!(ways(&top, &out).is_err(), "{}", out.display());
+            }
+        }
+        let (mut rest, mut calls) = (deep.as_os_str().as_bytes(), 0);
+        while !rest.is_empty() {
+            let (part, more) = one_call(rest);
+            assert!(part.len() <= LONGEST && !part.is_empty());
+            (rest, calls) = (more, calls + 1);
+        }
+        assert_eq!(calls, 3);
+    }
+
     #[test]
     fn a_path_leads_to_what_is_below_and_nowhere_else() {
         let outer = tempfile::tempdir().unwrap();
@@ -355,10 +409,6 @@ mod tests {
         symlink("a", inside.join("link")).unwrap();
         symlink("../secret", inside.join("leak")).unwrap();
         let top = Top::open(&inside).unwrap();
-        let by_walking = |top: &Top, path: &Path| match &top.root {
-            Root::Local { fd, device } => walk(fd, *device, path, |_| Ok(())).map(Below::Local),
-            Root::Far(_) => unreachable!(),
-        };
         for ways in [Top::below as fn(&Top, &Path) -> Result<Below>, by_walking] {
             let below = ways(&top, Path::new("a/b")).unwrap();
             assert_eq!(below.stat(OsStr::new("file")).unwrap().size, 6);
