@@ -1,4 +1,4 @@
-//! What programs do with a mount: their requests and open files.
+//! Activity on a mount: requests and open files.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(super) struct Activity {
 }
 
 impl Activity {
-    /// Counts a request. Those of programs that watch all mounts (`df`, `fzmfs list`) are not counted.
+    /// Counts a request; not for requests of programs that poll all mounts (`df`, `fzmfs list`).
     pub(super) fn request(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }

@@ -32,7 +32,7 @@ pub struct Finding {
     pub name: &'static str,
     /// Its effect on mounting.
     pub state: State,
-    /// What was found, and how to fix it.
+    /// The finding, and how to fix it.
     pub text: String,
 }
 

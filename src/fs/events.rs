@@ -93,7 +93,7 @@ impl Events {
         self.take_into(&mut self.lock());
     }
 
-    /// What is known about a watched file.
+    /// The evidence about a watched file.
     fn evidence(&self, id: i32) -> Evidence {
         let mut watched = self.lock();
         self.take_into(&mut watched);

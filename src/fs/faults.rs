@@ -66,7 +66,7 @@ impl Faults {
     }
 
     fn log(&self, error: &Error, line: impl FnOnce() -> String) {
-        // A change is told by who watches the container; and a reader that was killed gave up.
+        // The watcher of the container reports a change; a reader that was killed gave up.
         if matches!(error.kind(), Kind::Changed) || error.errno() == libc::EINTR {
             return;
         }

@@ -42,8 +42,8 @@ pub(super) fn receive(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
 
 /// A place in which a descriptor outlives all others of this process.
 ///
-/// When a process ends, the kernel closes its descriptors in no order to rely on. A descriptor in a message that nobody
-/// receives is closed when its socket is, which is after those of the process.
+/// When a process ends, the kernel closes its descriptors in an unspecified order. A descriptor in a message that
+/// nobody receives is closed with its socket, after those of the process.
 #[derive(Debug)]
 pub(super) struct Last {
     socket: UnixStream,

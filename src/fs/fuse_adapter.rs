@@ -107,7 +107,7 @@ fn add_plus(
     Ok(rest)
 }
 
-/// As [`add_plus`], with what is in memory, and at most [`AT_ONCE`] entries.
+/// As [`add_plus`], with the entries in memory, and at most [`AT_ONCE`].
 fn add_known(me: &Shared, ino: Ino, offset: u64, reply: &mut ReplyDirectoryPlus) -> Result<Option<u64>, Errno> {
     let Some(open) = me.tree.known_dir(ino) else { return Ok(Some(offset)) };
     let mut left = AT_ONCE;
@@ -241,7 +241,7 @@ impl Filesystem for Session {
         // Fails only for 0.
         config.set_max_background(BACKGROUND).ok();
         if self.0.killed.is_some() {
-            // What the kernel reads ahead of a reader that jumps would be fetched.
+            // The kernel's readahead for a reader that jumps would be fetched in vain.
             config.set_max_readahead(PAGE).ok();
         }
         Ok(())

@@ -13,9 +13,9 @@ use super::options::Access;
 use crate::account::{Account, Holding, Share, Users};
 use crate::error::Result;
 
-/// How many of what was opened last are remembered.
+/// Number of objects remembered, the last ones opened.
 const MOST: NonZeroUsize = NonZeroUsize::new(256).unwrap();
-/// An open file of a container, with what is known of its reader.
+/// An open file of a container and the state of its reader.
 const FILE: Holding = Holding { bytes: 1 << 10, descriptors: 0 };
 
 /// The users of a mount that `access` describes. They may have half of the descriptors open: the others are for the
@@ -42,7 +42,7 @@ impl<K: Hash + Eq, T> Recent<K, T> {
         self.lock().get(key)?.upgrade()
     }
 
-    /// Remembers what was opened, as long as it is open.
+    /// Remembers `opened` as long as it is open.
     pub(super) fn put(&self, key: K, opened: &Arc<T>) {
         self.lock().put(key, Arc::downgrade(opened));
     }

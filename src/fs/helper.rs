@@ -21,7 +21,7 @@ pub(super) const HELPER: &str = "fusermount3";
 pub(super) const AUTO_UNMOUNT: &str = "auto_unmount";
 
 /// Mounts on `directory`, independent of its current path; the helper checks the user's permissions. Returns the FUSE
-/// device and, with `auto_unmount`, what keeps the socket open.
+/// device and, with `auto_unmount`, a guard that keeps the socket open.
 ///
 /// # Errors
 /// The helper's message, with advice.

@@ -14,7 +14,7 @@ const BLOCK: u32 = 128 << 10;
 /// The same on a server: a program that reads a header and then jumps fetches little more.
 const FAR_BLOCK: u32 = 4096;
 
-/// The inode numbers of a tree, as the kernel sees them: those of several trees of a mount must differ.
+/// The inode numbers of a tree, as the kernel sees them; the trees of a mount must not share any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Numbering {
     /// The number of the root.

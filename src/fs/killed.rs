@@ -1,4 +1,4 @@
-//! Readers that were killed while they wait for a server: they end at once, and what nobody waits for is given up.
+//! Readers that are killed while they wait for a server: they end at once, and work that nobody waits for is cancelled.
 //!
 //! The kernel sends `FUSE_INTERRUPT`, which fuser does not pass on; and it sends none for the requests that it makes
 //! ahead of a reader. So a thread looks at the process behind each request that takes long: in `/proc`, whether it is
@@ -27,7 +27,7 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// Limits of one answer: requests to servers, bytes from them, time. To find the parts of a container without an index
 /// takes a request for each; more parts than that cannot be served well.
 const ANSWER: (u64, u64, Duration) = (10_000, 1 << 30, Duration::from_secs(600));
-/// Signals that do nothing by default: `SIGCHLD`, `SIGURG`, `SIGWINCH`, `SIGCONT`, and those that stop.
+/// Signals that do nothing by default: `SIGCHLD`, `SIGURG`, `SIGWINCH`, `SIGCONT`, and the stop signals.
 const HARMLESS: [i32; 8] = [
     libc::SIGCHLD,
     libc::SIGURG,
@@ -53,12 +53,12 @@ pub(super) struct Waits {
 struct Waiters {
     /// The reads.
     reads: Vec<Arc<dyn Wait>>,
-    /// All requests that threads work for: their readers, when they came, and what gives them up.
+    /// All requests that threads work for: reader, time of arrival, and the mark that cancels it.
     requests: Vec<(u32, Instant, Wanted)>,
 }
 
-/// The sources of one container, or a file that is passed through: what is being fetched for them is given up when
-/// nobody waits for it.
+/// The sources of one container, or a file that is passed through: fetches for them are cancelled when nobody waits for
+/// them.
 pub(super) struct Killed {
     waits: Arc<Waits>,
     sources: Arc<[Arc<Source>]>,
@@ -151,7 +151,7 @@ impl<R: Reply> Drop for MayWait<R> {
 }
 
 impl Killed {
-    /// For the requests to `sources`, among those of `waits`; `None` if none of them may wait for a server.
+    /// For the requests to those of `sources` that may wait for a server, registered in `waits`; `None` if none may.
     pub(super) fn new(waits: &Arc<Waits>, sources: Vec<Arc<Source>>) -> Option<Self> {
         let is_far = sources.iter().any(|source| source.is_far());
         is_far.then(|| Self { waits: waits.clone(), sources: sources.into() })
@@ -219,13 +219,13 @@ impl Waits {
         drop(requests);
         old.iter().filter(|wait| !wait.has_ended() && is_killed(wait.reader())).for_each(|wait| wait.end());
         drop(old);
-        // Held, so that no new reader joins what is given up.
+        // Held, so that no new reader joins a fetch that is cancelled.
         let waiting = self.lock();
         let waiting = &waiting.reads;
         let is_wanted = |sources: &Arc<[Arc<Source>]>| {
             waiting.iter().any(|wait| Arc::ptr_eq(wait.sources(), sources) && !wait.has_ended())
         };
-        // One that was answered is on its way out: what is fetched ahead of its reader goes on.
+        // An answered reader is about to leave: readahead for it goes on.
         for wait in waiting.iter().filter(|wait| wait.was_killed() && !is_wanted(wait.sources())) {
             wait.sources().iter().for_each(|source| source.cancel());
         }
@@ -272,7 +272,7 @@ fn is_ending(status: &str) -> bool {
     let harmless = HARMLESS.iter().fold(0, |all, &signal| all | bit(signal));
     let pending = field("SigPnd") | field("ShdPnd");
     let fatal = pending & !(field("SigBlk") | field("SigIgn") | field("SigCgt") | harmless);
-    // Those that end all threads of a process arrive as this one.
+    // A signal that ends all threads of a process arrives as SIGKILL.
     let is_dead = status.lines().any(|line| line.starts_with("State:\tZ") || line.starts_with("State:\tX"));
     is_dead || fatal | pending & bit(libc::SIGKILL) != 0
 }

@@ -30,7 +30,7 @@ const ANSWER: usize = 4096;
 /// The mounts found.
 #[derive(Debug)]
 pub struct Listing {
-    /// Those of this user, in the order in which they were made.
+    /// The mounts of this user, in the order in which they were made.
     pub mounts: Vec<Listed>,
     /// The number of mounts of other users, whose daemons do not answer this user.
     pub others: usize,
@@ -43,7 +43,7 @@ pub struct Listed {
     pub source: OsString,
     /// The mount point.
     pub point: PathBuf,
-    /// What its daemon does.
+    /// State of its daemon.
     pub state: State,
     /// The process id of the daemon, if it is valid in this PID namespace.
     pub pid: Option<u32>,
@@ -100,7 +100,7 @@ fn find(point: &Path, own: &[Mount], others: &[Mount]) -> Result<Mount, Failure>
     }
 }
 
-/// What a daemon has answered.
+/// The answer of a daemon.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
     state: State,

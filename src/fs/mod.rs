@@ -14,22 +14,23 @@
 //! | 4 MiB and 16 MiB requests (`max_pages`, readahead) | 0.88 and 0.68 of 1 MiB | - | no: beyond the L2 cache |
 //! | 128 KiB readahead, the kernel's default | 2.34 GB/s | - | no: raised to 1 MiB |
 //!
-//! Of a container on a server the kernel reads a page ahead, and files have a block size of a page: what it would fetch
-//! for a reader that jumps are megabytes (64 x 64 elements of a mapped 101 MiB b2nd: 10 MB with 1 MiB, 0.5 MB with a
-//! page). Large reads are requests of 128 KiB all the same, and the source fetches ahead of readers in order.
+//! For a container on a server the kernel's readahead and the block size of files are one page: more would fetch
+//! megabytes for a reader that jumps (64 x 64 elements of a mapped 101 MiB b2nd: 10 MB with 1 MiB, 0.5 MB with a page).
+//! Large reads are requests of 128 KiB all the same, and the source fetches ahead of readers in order.
 //!
 //! Wake-ups: the thread that decoded a piece answers the requests that wait for it, so a cold read wakes two threads, a
-//! worker and the reader. What is in memory is answered by the event loop that has read the request: a pool between
-//! them costs 12 us. Programs that visit entries in order are prepared for in windows (`walks`): 0.6 futex calls for a
-//! small file instead of 14.
+//! worker and the reader. The event loop that read a request answers it if the data is in memory: a handover to a pool
+//! costs 12 us. For programs that visit entries in order, entries are prepared in windows (`walks`): 0.6 futex calls
+//! for a small file instead of 14.
 //!
 //! Chunks of `data.zarr` are read directly (`FOPEN_DIRECT_IO`) when they are opened for the first time: a reader of
 //! Zarr takes one whole and keeps it, so that pages of the kernel only cost a copy. 256 MiB of b2nd, nothing cached,
 //! medians of 7 and 9 interleaved rounds: zarr-python 1.06 to 1.34 times as fast, `TensorStore` 1.12 to 1.24.
 //!
-//! Readers of windows come back to a chunk. So what is prefetched for a chunk that continues none is kept as what is
-//! read at random, and chunks in memory are read directly again (0.46 ms for 2 MiB, through new pages 1.1 ms). What is
-//! decoded a second time gets pages, and is read from them (0.3 ms). 200 windows of 64 x 64: 340 instead of 391 ms.
+//! Readers of windows come back to a chunk. So a prefetched chunk that does not continue the one before is cached like
+//! a random read, and chunks in memory are read directly again (0.46 ms for 2 MiB, through new pages 1.1 ms). A chunk
+//! that is decoded a second time gets pages, and is read from them (0.3 ms). 200 windows of 64 x 64: 340 instead of 391
+//! ms.
 //!
 //! Pieces are in huge pages (`huge_pages`; medians of 7 interleaved rounds): 2 MiB that are decoded take 0.61
 //! instead of 0.85 ms, in memory 0.28 instead of 0.41; 200 windows 275 instead of 327 ms.

@@ -1,16 +1,17 @@
 //! Runs work that an event loop must not do, on threads chosen by the kind of work.
 //!
-//! Metadata (listing, small reads of structure) has its own threads, so that metadata and decodes do not delay each other;
-//! so has what may open a container, which can take long. Work over a whole file runs on the checksum threads. Requests
-//! that wait for the same result run one after the other and occupy one thread in total: the first one does the work.
+//! Metadata (listing, small reads of structure) has its own threads, so that metadata and decodes do not delay each
+//! other; so has work that may open a container, which can take long. Work over a whole file runs on the checksum
+//! threads. Requests that wait for the same result run one after the other and occupy one thread in total: the first
+//! one does the work.
 //!
 //! Reads of files that are passed through wait for disks and servers and decode nothing: they have threads of their own,
 //! so that one that gives no answer stops nothing else.
 //!
 //! A job is wanted as long as the request that it was offloaded for.
 //!
-//! Limits: [`METADATA_THREADS`] threads for metadata, and as many for openings, or [`FAR`] of each if they are on a
-//! server; [`PASSED_THREADS`] for what is passed through; `threads=` threads for each of the others.
+//! Limits: [`METADATA_THREADS`] threads for metadata, and as many for openings, or [`FAR`] of each if the container is
+//! on a server; [`PASSED_THREADS`] for files that are passed through; `threads=` threads for each of the others.
 #![forbid(unsafe_code)]
 
 use std::collections::hash_map::Entry;
@@ -30,15 +31,15 @@ use crate::wanted::{Wanted, carried};
 const METADATA_THREADS: usize = 4;
 /// Number of threads that read files that are passed through. One that waits takes no processor.
 const PASSED_THREADS: usize = 32;
-/// Number of metadata threads where most of them wait for a server, and those who wait must not hold up each other.
+/// Number of metadata threads if most of them wait for a server, where one wait must not hold up another.
 const FAR: usize = 64;
 
 /// Selects the threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum On {
-    /// Metadata threads, for what was parsed before.
+    /// Metadata threads, for parsed containers.
     Metadata,
-    /// Their like, for what may have to be opened or parsed.
+    /// Metadata threads for containers that may have to be opened or parsed.
     Opening,
     /// Decoding threads.
     Workers,
@@ -48,7 +49,7 @@ pub(super) enum On {
     Checks,
 }
 
-/// What the jobs that run one after the other have in common.
+/// Key of jobs that run one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Turn {
     /// The names, attributes or length of an inode.
@@ -57,7 +58,7 @@ pub(super) enum Turn {
     Xattrs(Ino),
     /// The bytes of computed files: a picture takes up to 64 MiB while it is made.
     Computed,
-    /// What is prepared before it is requested.
+    /// Entries prepared before they are requested.
     Ahead,
 }
 
@@ -87,7 +88,7 @@ impl Offload {
         Arc::new(Self { metadata, opening, passed, cache, checks, turns: Mutex::default() })
     }
 
-    /// For metadata that is on a server: those who wait are among `waits`.
+    /// For metadata on a server: its waiting requests are registered in `waits`.
     pub(super) fn expect_waits(self: &Arc<Self>, waits: &Waits) {
         self.metadata.set_workers(FAR);
         self.opening.set_workers(FAR);
@@ -95,8 +96,8 @@ impl Offload {
         waits.on_given_up(move || me.upgrade().iter().for_each(|offload| offload.end_unwanted()));
     }
 
-    /// Drops `value`, which may be the last to have a file on a server, on a metadata thread: that may take as long as
-    /// to write what was fetched of it to the disk.
+    /// Drops `value`, perhaps the last reference to a file on a server, on a metadata thread: that may have to write
+    /// the fetched bytes to disk.
     pub(super) fn release(&self, value: impl Send + 'static) {
         self.metadata.demand(Box::new(move || drop(value)));
     }

@@ -1,4 +1,4 @@
-//! The inodes that were ever opened, of which the kernel may hold pages.
+//! The inodes that were ever opened: the kernel may hold pages of them.
 //!
 //! Limits: kept as ranges of inode numbers, at most [`MOST`] of them. Above that, the nearest ranges are merged, with
 //! the inodes between them: to drop the pages of a file that was never opened does no harm.

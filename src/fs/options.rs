@@ -25,7 +25,7 @@ pub struct MountOptions {
     pub cache: u64,
     /// Number of decoding threads.
     pub threads: usize,
-    /// Who may access the mount.
+    /// Users with access to the mount.
     pub access: Access,
     /// Owner and umask.
     pub owner: Owner,
@@ -62,7 +62,7 @@ impl MountOptions {
     }
 }
 
-/// Who may access a mount.
+/// Users with access to a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Access {
     /// Only the user who mounted.

@@ -126,7 +126,7 @@ impl Pinned {
         Ok(rustix::mount::unmount(self.link(), UnmountFlags::DETACH)?)
     }
 
-    /// As [`Pinned::detach`], by its path `point`, if it still is what is there.
+    /// As [`Pinned::detach`], by its path `point`, if that still leads to it.
     ///
     /// # Errors
     /// From umount2(2).

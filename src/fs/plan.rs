@@ -1,4 +1,4 @@
-//! Determines what a read is missing, and on which thread it may be completed.
+//! Determines what a read lacks, and which thread may complete it.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use crate::view::{Extent, View};
 
 use super::offload::On;
 
-/// What a read is missing.
+/// The missing part of a read.
 #[derive(Debug)]
 pub(super) enum Plan {
     /// A checksum gate; once it is decided, plan again.
@@ -37,8 +37,8 @@ const MISSING: usize = 64;
 /// Blob id and piece number.
 pub(super) type Key = (u64, u64);
 
-/// What `range` of `view` needs, given the content of `cache`: at most `most` pieces present; others in
-/// the cache count as missing, of which there are at most `most` or [`MISSING`].
+/// Plans the read of `range` of `view`, given the content of `cache`: at most `most` pieces present; beyond that,
+/// cached pieces count as missing. At most `most` or [`MISSING`] are missing.
 ///
 /// # Errors
 /// As [`View::extents`].

@@ -1,8 +1,8 @@
-//! The calls that every file system here answers alike, whatever it shows: nothing is written, and there is nothing to
-//! flush, seek, control or poll.
+//! Calls with the same answer in every file system here: nothing is written, and there is nothing to flush, seek,
+//! control or poll.
 #![forbid(unsafe_code)]
 
-/// Those methods of [`fuser::Filesystem`].
+/// These methods of [`fuser::Filesystem`].
 macro_rules! answers {
     () => {
         fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {

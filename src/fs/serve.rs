@@ -34,7 +34,7 @@ use crate::format::Container;
 use crate::mirror::Containers;
 use crate::tree::Tree;
 
-/// What is mounted.
+/// The subject of a mount.
 pub(super) enum Served {
     /// One container.
     Container(Arc<dyn Container>),
@@ -168,7 +168,7 @@ fn directory_parts(request: &MountOptions, containers: Containers) -> Result<Par
     Ok(Parts { session, watch, waits, activity, ended, ends })
 }
 
-/// The cache and the threads of a mount, none of which is started yet.
+/// The cache and the threads of a mount; no thread is started yet.
 fn threads(request: &MountOptions) -> (Arc<Cache>, Arc<Offload>) {
     let checks = request.options.threads.clone();
     checks.limit(request.threads);
@@ -208,7 +208,7 @@ impl<S: Filesystem> Parts<S> {
     }
 }
 
-/// Tunes kernel settings as far as permitted. What the kernel would read ahead of a server is fetched by the source.
+/// Tunes kernel settings as far as permitted. For a server, the source reads ahead, not the kernel.
 fn tune(number: &str, is_far: bool) {
     if !is_far && let Err(e) = kernel_tuning::raise_read_ahead(number) {
         tracing::debug!("the kernel's readahead stays as it is: {e}");

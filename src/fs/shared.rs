@@ -37,7 +37,7 @@ use crate::view::{Effort, View};
 /// Number of positions before the first entry of a directory: `.` and `..`.
 pub(super) const DOTS: u64 = 2;
 
-/// Maximum number of files that are kept open because they are likely to be opened next: those of two programs.
+/// Maximum number of files that are kept open because they are likely to be opened next: enough for two programs.
 const READY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(2 * WINDOW as usize);
 
 /// How long the kernel may cache names and attributes: for the life of the mount, as a container that changes is no
@@ -66,7 +66,7 @@ pub(super) struct Shared {
     pub(super) watch: Arc<Watch>,
     pub(super) attributes: AttrBuilder,
     pub(super) activity: Arc<Activity>,
-    /// Those who wait for a server; `None` if the container is not on one.
+    /// Gives up fetches whose readers were killed; `None` if the container is not on a server.
     pub(super) killed: Option<Killed>,
     /// Of a container in a directory: for its memory.
     pub(super) charge: Option<Charge>,
@@ -80,7 +80,7 @@ pub(super) struct Shared {
     pub(super) decoder: Decoder,
     /// Whether the kernel can map files that are read directly, so that some may be.
     pub(super) reads_directly: AtomicBool,
-    /// The files that are read whole and of which the kernel has pages.
+    /// The files that are read whole and have pages in the kernel.
     in_pages: Mutex<OpenedInodes>,
     /// Size shown by `statfs`, as known at mount time.
     pub(super) bytes: u64,
@@ -148,7 +148,7 @@ impl Shared {
         self.open.read().unwrap_or_else(PoisonError::into_inner).get(&handle).map(|handle| handle.open.clone())
     }
 
-    /// Closes `handle`; what it took is freed when the result is dropped.
+    /// Closes `handle`; dropping the result frees its memory.
     pub(super) fn close(&self, handle: u64) -> Option<Handle> {
         self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&handle)
     }
@@ -162,7 +162,7 @@ impl Shared {
         Errno::from_i32(errno)
     }
 
-    /// The number under which work on `ino` is serialized, which differs from those of other trees of the mount.
+    /// The key under which work on `ino` is serialized, distinct among the trees of the mount.
     fn turn_of(&self, ino: Ino) -> Ino {
         Ino(self.attributes.number(ino).0)
     }
@@ -202,7 +202,7 @@ impl Shared {
         self.offload.run_in_turn(Turn::Ahead, On::Metadata, job);
     }
 
-    /// Prepares the entries of `dir` at `positions`. What fails is tried again, and reported, when it is requested.
+    /// Prepares the entries of `dir` at `positions`. Errors are dropped: the request tries again, and reports them.
     fn prepare(&self, dir: Ino, visit: Visit, positions: Range<u64>) {
         let Ok(open) = self.tree.open_dir(dir) else { return };
         let mut at = positions.start;
@@ -323,13 +323,13 @@ impl Shared {
     /// The file `ino`, if it is open or was prepared, and its view exists; only from memory.
     pub(super) fn known_file(&self, ino: Ino) -> Option<Arc<OpenFile>> {
         let file = self.tree.known_file(ino)?;
-        // From now on, those who open it hold it.
+        // From now on, its openers hold it.
         self.ready().pop(&ino);
         Some(file)
     }
 
-    /// Opens `file`, whose length is known or may be computed on this thread, for user `uid`; `is_first`: for the first
-    /// time.
+    /// Opens `file`, whose length is known or may be computed on this thread, for user `uid`; `is_first`: on the first
+    /// open.
     pub(super) fn opened(&self, ino: Ino, file: Result<Arc<OpenFile>>, is_first: bool, uid: u32, reply: ReplyOpen) {
         let view = file.and_then(|file| Ok((file.view(&*self.cache)?, file)));
         match view.and_then(|(view, file)| Ok((self.holders.hold(uid, view.computed_len())?, view, file))) {
@@ -358,11 +358,11 @@ impl Shared {
         (FileHandle(handle), open)
     }
 
-    /// How a file is opened that is read whole: whether straight into the reader's buffer, and whether it is
+    /// How a file that is read whole is opened: whether straight into the reader's buffer, and whether it is
     /// prefetched.
     ///
-    /// What is perhaps never read again, or is in memory here, is not worth pages of the kernel. What is decoded a
-    /// second time gets them, and keeps them.
+    /// A file that may never be read again, or is in our cache, is not worth kernel pages. One that is decoded a second
+    /// time gets them, and keeps them.
     fn whole(&self, ino: Ino, view: &View, is_first: bool) -> (bool, bool) {
         let mut in_pages = self.in_pages.lock().unwrap_or_else(PoisonError::into_inner);
         if is_first {

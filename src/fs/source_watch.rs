@@ -7,8 +7,8 @@
 //! Only a file that is seen to differ counts as changed: if `stat` fails, the read that needed it fails, and the next
 //! one tries again.
 //!
-//! Limits: the cost of a check does not depend on the number of files: those of a folder are checked when they are
-//! read, when an event names them, and a fixed number of them every few seconds.
+//! Limits: the cost of a check does not depend on the number of files: files of a folder are checked when they are
+//! read, when an event names them, and a fixed number every few seconds.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -141,7 +141,7 @@ impl Watch {
         self.folder.as_ref().map_or(Ok(()), |folder| folder.unchanged())
     }
 
-    /// Records that a checksum has failed whose bytes were served: the kernel's pages are to be dropped.
+    /// Records a checksum failure in bytes that were served: the kernel's pages are to be dropped.
     pub(super) fn mark_failed(&self) {
         if !self.failed.swap(true, Ordering::AcqRel) {
             self.wake();
@@ -160,7 +160,7 @@ impl Watch {
         }
     }
 
-    /// Records that a file was opened: a thread that only looks at what is open is to look.
+    /// Records that a file was opened: wakes the thread that checks open files.
     pub(super) fn opened(&self) {
         if self.events.is_none() {
             self.wake();

@@ -1,8 +1,8 @@
 //! The counters of a mount, as an extended attribute of its root.
 //!
 //! An attribute, not a file: the tree shows the container and nothing else, the same as `ls`, `cat` and `extract` show,
-//! with fixed sizes and contents. It is not listed, only returned by name: what copies or compares all attributes finds
-//! the same ones each time.
+//! with fixed sizes and contents. It is not listed, only returned by name: programs that copy or compare all attributes
+//! find the same ones each time.
 #![forbid(unsafe_code)]
 
 use std::ffi::CStr;

@@ -41,8 +41,7 @@ pub(super) enum ForkResult {
     Child,
 }
 
-/// Time for threads that were joined to leave the process, also on a busy machine: the kernel wakes who waits for them
-/// a little earlier.
+/// Time for joined threads to leave the process, on a busy machine too: the kernel wakes the joiner a little earlier.
 const LEAVE: Duration = Duration::from_secs(30);
 
 /// fork(2). Fails if there is more than one thread: locks held by the others would never be released in the child.

@@ -19,7 +19,7 @@ use crate::failure::Failure;
 /// How long the daemon may take to end after the unmount.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is known of the daemon after an unmount.
+/// State of the daemon after an unmount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unmounted {
     /// It has ended.

@@ -1,7 +1,7 @@
 //! Detects programs that visit the entries of a directory in order: `find`, `ls -l`, a reader of numbered chunks.
 //!
-//! What such a program is likely to ask for next is prepared in steps of half a window, so that one metadata thread is
-//! woken for many requests, and the event loops answer them from memory.
+//! The entries that such a program is likely to ask for next are prepared in steps of half a window, so that one
+//! wake-up of a metadata thread serves many requests, and the event loops answer them from memory.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -15,7 +15,7 @@ const GAP: u64 = 8;
 /// Number of directories and programs observed at a time.
 const WALKS: usize = 16;
 
-/// What is done with the entries of a directory, in order.
+/// How a program visits the entries of a directory, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Visit {
     /// Their attributes are requested, or their entries.
@@ -89,7 +89,7 @@ mod tests {
                     (prepared, steps) = (range.end, steps + 1);
                 }
             }
-            // What lies below is visited meanwhile, and another directory is read.
+            // Meanwhile, visits below, and reads of another directory.
             walks.visits(Ino(1000 + at), Visit::Name, 0);
             walks.visits(Ino(8), Visit::Open, at / 2);
         }

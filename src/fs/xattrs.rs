@@ -1,4 +1,4 @@
-//! The extended attributes of what is in a container.
+//! The extended attributes of entries in a container.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -46,14 +46,14 @@ impl Shared {
     }
 }
 
-/// Names of attributes, and those of every inode, as listxattr returns them.
+/// The attributes `names` plus those of every inode, in the format of listxattr.
 fn xattr_list(names: impl Iterator<Item = String>) -> Vec<u8> {
     let names = names.map(String::into_bytes).chain([DECODER.to_vec()]);
     names.flat_map(|name| name.into_iter().chain([0])).collect()
 }
 
-/// The names of attributes that the root of any container has: whatever lists a directory with them opens none of its
-/// containers, of which one may have more.
+/// The attribute names common to the roots of all containers: listing a directory with its attributes opens no
+/// container. A root may have more.
 pub(super) fn xattr_names_of_root() -> Vec<u8> {
     xattr_list(ATTRS_OF_ROOT.into_iter().map(|name| format!("user.fzmfs.{name}")))
 }

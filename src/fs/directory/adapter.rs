@@ -1,5 +1,5 @@
-//! Adapter from fuser to a directory mount: what concerns a container goes to its session, everything else is answered
-//! for the mirrored directory, on metadata threads.
+//! Adapter from fuser to a directory mount: calls on a container go to its session, all others are answered for the
+//! mirrored directory, on metadata threads.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -59,7 +59,7 @@ impl DirectorySession {
         }
     }
 
-    /// As [`DirectorySession::entry`], for a call that concerns what is in a directory.
+    /// As [`DirectorySession::entry`], for a call on the content of a directory.
     fn content(&self, ino: INodeNo) -> To {
         match self.entry(ino) {
             To::Outer(number) => self.me.slot(number).map_or(To::Outer(number), |slot| To::Container(slot, ROOT)),
@@ -86,7 +86,7 @@ impl Filesystem for DirectorySession {
             | InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_AUTO_INVAL_DATA
             | InitFlags::FUSE_ASYNC_DIO;
-        // What a list of a server says of an entry need not be asked for again.
+        // The server's listing has the attributes already: no need to look entries up again.
         let unwanted = if self.me.waits.is_some() { InitFlags::FUSE_READDIRPLUS_AUTO } else { InitFlags::empty() };
         for flag in wanted.difference(unwanted).iter() {
             // Older kernels lack some of these; they are optional.

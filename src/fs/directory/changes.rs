@@ -1,4 +1,4 @@
-//! The containers of a directory that have changed, or of which a check has failed: the kernel drops their pages.
+//! The containers of a directory that have changed or failed a check: the kernel drops their pages.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -19,8 +19,8 @@ use crate::fs::sys;
 const PERIOD: Duration = Duration::from_millis(500);
 
 impl Directory {
-    /// Handles a failed check of a container of which bytes were served: the kernel drops its pages. It may have
-    /// been closed meanwhile; its inodes, and their pages, are kept.
+    /// Handles a failed check of a container that has served bytes: the kernel drops its pages. The container may have
+    /// been closed since; its inodes, and their pages, are kept.
     pub(super) fn failing(&self, watch: &Arc<Watch>, faults: &Faults) -> impl Fn(&Error) + Send + Sync + 'static {
         let (watch, failed, faults) = (watch.clone(), self.failed.clone(), faults.clone());
         move |error| {
@@ -30,7 +30,7 @@ impl Directory {
         }
     }
 
-    /// The containers to look at: those that have an open file, and those of which a check has failed.
+    /// The containers to check: those with an open file, and those that failed a check.
     pub(super) fn watches(&self) -> Vec<Arc<Watch>> {
         let mut watches = std::mem::take(&mut *lock(&self.failed));
         let state = self.state();
@@ -39,7 +39,8 @@ impl Directory {
         watches
     }
 
-    /// Lets those that have changed be found again as others, also if the version of their file is the same.
+    /// Marks changed containers, so that they are found again as new ones even if the version of their file is the
+    /// same.
     pub(super) fn give_up(&self) {
         let mut state = self.state();
         let State { nodes, slots, open, .. } = &mut *state;
@@ -50,8 +51,8 @@ impl Directory {
         }
     }
 
-    /// Checks the containers in use until the session `ends`, which makes that readable; a changed one is no longer
-    /// served. While no file of a container is open, this thread sleeps: who opens one checks it.
+    /// Checks the containers in use until the session makes `ends` readable; a changed one is no longer served. Sleeps
+    /// while no container has an open file; whoever opens one checks it.
     pub(in crate::fs) fn watch(&self, notifier: &Notifier, ends: &File) {
         // The session has begun, and this is called once.
         let _ = self.notifier.set(notifier.clone());

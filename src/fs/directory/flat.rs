@@ -1,7 +1,7 @@
 //! The layouts `flat` and `plain`: the files of containers among those of the mirrored directory.
 //!
-//! A listing opens the containers in the directory, since what they show depends on what is in them. That is kept by
-//! the version of the file.
+//! A listing opens the containers in the directory, since the names depend on their content. The names are kept by the
+//! version of the file.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -30,12 +30,12 @@ use crate::parallel;
 use crate::source::{Below, Rights, Seen};
 use crate::tree::{self, Ino, Tree};
 
-/// Directories whose names are kept.
+/// Number of directories whose names are kept.
 const DIRECTORIES: NonZeroUsize = NonZeroUsize::new(8).unwrap();
-/// Containers of which it is kept what they show.
+/// Number of containers whose names are kept.
 const CONTAINERS: NonZeroUsize = NonZeroUsize::new(1 << 17).unwrap();
 
-/// What is known of directories and containers.
+/// The names that directories and containers show.
 pub(super) struct Flat {
     /// By the number of the directory.
     directories: Mutex<LruCache<u64, Known>>,
@@ -68,7 +68,7 @@ impl Default for Flat {
 pub(super) struct FlatFile {
     /// The slot of the container.
     slot: u32,
-    /// Its number, of which the kernel is about to be told.
+    /// Its inode number, which the kernel is about to learn.
     number: u64,
     /// The inode in its tree.
     ino: Ino,
@@ -222,8 +222,8 @@ impl Directory {
         }
     }
 
-    /// The attributes of the file `ino` of a container, for a listing, and how long the kernel may keep them: what
-    /// requires decoding, or opening the container again, is computed on demand. Counts that the kernel is told of it.
+    /// The attributes of the file `ino` of a container, for a listing, and how long the kernel may keep them: any that
+    /// require decoding, or opening the container again, are computed on demand. Counts the look-up.
     pub(super) fn tell_flat(&self, parent: u64, file: &[u8], seen: &Seen, ino: Ino, uid: u32) -> (FileAttr, Duration) {
         let number = self.state().nodes.tell(&entry(parent, file, seen), seen.rights, uid, false);
         let open = self.flat.containers.lock().unwrap_or_else(PoisonError::into_inner).get(&number).copied().flatten();

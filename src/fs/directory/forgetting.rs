@@ -13,8 +13,8 @@ use super::Directory;
 const AT_ONCE: usize = 64;
 
 impl Directory {
-    /// If user `uid`, whose request was answered, holds much, asks the kernel to forget the oldest inodes. Called without
-    /// a request in hand: the kernel waits for those in the same directory before it forgets one there.
+    /// If user `uid`, whose request was answered, holds many inodes, asks the kernel to forget the oldest. Must not be
+    /// called inside a request: to forget an inode, the kernel waits for the requests in its directory.
     pub(super) fn forget_some(&self, uid: u32) {
         if !self.users.is_short(uid) || self.is_forgetting.swap(true, Ordering::AcqRel) {
             return;

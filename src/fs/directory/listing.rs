@@ -31,8 +31,8 @@ impl Directory {
         Ok(FileHandle(number))
     }
 
-    /// The names in the directory `number`, which is `below`, for user `uid`: those that the user has listed just now,
-    /// if it has not changed since.
+    /// The names in the directory `number`, which is `below`, for user `uid`: reuses the user's last listing if the
+    /// directory has not changed since.
     fn listing(&self, number: u64, uid: u32, below: Below) -> Result<Arc<OpenDir>> {
         let seen = below.stat_itself()?;
         // Containers can change their files without another version of the directory.

@@ -1,16 +1,16 @@
 //! A mounted directory: its containers, each a tree of its own, and the files that are passed through.
 //!
 //! Entries outside of containers are looked up each time, and the kernel keeps them for half a second: new, changed and
-//! removed files are seen that soon, on every file system. `inotify` would tell of them a little sooner, but not of
-//! what other machines change on a shared file system, and would need a watch for each directory that the kernel knows,
-//! of which a user has few; looking up a file takes some microseconds. Below a container the kernel keeps everything,
-//! since a container that changes becomes another inode. Containers are opened when they are entered.
+//! removed files are seen that soon, on every file system. `inotify` would report them a little sooner, but not the
+//! changes that other machines make on a shared file system, and would need a watch for each directory that the kernel
+//! knows, and users may have few watches; looking up a file takes some microseconds. Below a container the kernel keeps
+//! everything, since a container that changes becomes another inode. Containers are opened when they are entered.
 //!
 //! The directory may be a prefix of a server. Its lists cost requests, so the kernel keeps entries for a minute; a file
 //! that was replaced meanwhile is noticed when it is opened.
 //!
-//! Limits: what users have open they hold (`held`), names and containers included; of containers that are closed, the
-//! inode numbers are kept while the kernel knows them. One cache, one account and one set of threads for all.
+//! Limits: open files, directories and containers are charged to the user who opened them (`held`); the inode numbers
+//! of closed containers are kept while the kernel knows them. One cache, one account and one set of threads for all.
 #![forbid(unsafe_code)]
 
 mod adapter;
@@ -72,7 +72,7 @@ pub(super) struct Directory {
     containers: Containers,
     owner: Owner,
     access: Access,
-    /// The owner of what has none: of objects.
+    /// The owner of entries without one: objects.
     ids: (u32, u32),
     state: Mutex<State>,
     cache: Arc<Cache>,
@@ -96,9 +96,9 @@ pub(super) struct Directory {
     faults: Faults,
     /// Whether the kernel can map files that are read directly.
     reads_directly: AtomicBool,
-    /// Those who wait for a server, if the directory is on one.
+    /// Requests that wait for a server, if the directory is on one.
     waits: Option<Arc<Waits>>,
-    /// Containers of which a check has failed since they were looked at, open or closed.
+    /// Containers, open or closed, that have failed a check since their last look.
     failed: Arc<Mutex<Vec<Arc<Watch>>>>,
 }
 
@@ -114,7 +114,7 @@ struct OpenFile {
     /// Its inode.
     number: u64,
     file: Passed,
-    /// Those who wait for it, if it is on a server.
+    /// Gives up fetches whose readers were killed, if it is on a server.
     killed: Option<Killed>,
 }
 
@@ -123,17 +123,17 @@ struct OpenDir {
     /// They only grow, if it is on a server.
     names: RwLock<Names>,
     as_of: AsOf,
-    /// With what is known of its entries, if it is on a server.
+    /// The directory with its cached entries, if it is on a server.
     far: Option<Below>,
 }
 
 /// The inodes that the kernel knows, and the containers among them.
 struct State {
     nodes: Nodes,
-    /// Those that were entered.
+    /// The containers that were entered.
     slots: HashMap<u32, Slot>,
     next_slot: u32,
-    /// Those that are open, by slot.
+    /// The open containers, by slot.
     open: LruCache<u32, Arc<Session>>,
 }
 
@@ -194,7 +194,7 @@ impl Directory {
         }))
     }
 
-    /// Those who wait for a server, if the directory is on one.
+    /// Requests that wait for a server, if the directory is on one.
     pub(super) fn waits(&self) -> Option<Arc<Waits>> {
         self.waits.clone()
     }
@@ -208,7 +208,8 @@ impl Directory {
         lock(&self.state)
     }
 
-    /// Drops what the kernel has closed or forgotten: at once, unless it may have to wait for the disk.
+    /// Drops `gone`, which the kernel has closed or forgotten: now, or on a metadata thread if that may wait for the
+    /// disk.
     fn release(&self, gone: impl Send + 'static) {
         if self.waits.is_some() {
             self.offload.release(gone);
@@ -249,7 +250,7 @@ impl Directory {
         Errno::from_i32(errno)
     }
 
-    /// The slot of the container whose root is `node`; `None` if it is not one.
+    /// The slot of the container whose root is `node`; `None` if it is not a container.
     fn slot(&self, node: u64) -> Option<u32> {
         let mut state = self.state();
         let State { nodes, slots, next_slot, .. } = &mut *state;

@@ -1,6 +1,6 @@
 //! The names in a mirrored directory, as they were when it was opened: positions in it do not change meanwhile.
 //!
-//! Limits: [`MOST`] bytes of names, and 12 for each entry, of what the user may hold who opened the directory.
+//! Limits: [`MOST`] bytes of names, plus 12 for each entry, charged to the user who opened the directory.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -30,7 +30,7 @@ pub(super) struct Names {
     share: Share,
     /// Where in the directory the other names begin; `None` if all are here.
     next: Option<usize>,
-    /// The containers whose files are entries.
+    /// The containers whose files are listed as entries.
     pub(super) flat: Option<Arc<FlatNames>>,
 }
 
@@ -39,11 +39,11 @@ struct Entry {
     start: u32,
     len: u16,
     kind: Kind,
-    /// How much shorter the name of the file is whose tree this is.
+    /// Bytes by which the name is longer than that of the underlying file.
     added: u8,
 }
 
-/// What an entry is, as far as it is known without `stat`.
+/// The kind of an entry, as far as it is known without `stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A directory.
@@ -62,12 +62,12 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Listed<'a> {
     pub(super) name: &'a [u8],
-    /// The name of the file that it is, or whose tree it is.
+    /// Name of the underlying file: of the entry itself, or of the container whose tree it is.
     pub(super) file: &'a [u8],
     pub(super) kind: Kind,
 }
 
-/// What an entry is that is no container.
+/// The kind of an entry that is not a container.
 pub(super) fn plain(kind: FileType) -> Kind {
     match kind {
         FileType::Directory => Kind::Dir,
@@ -107,7 +107,7 @@ impl Names {
     pub(super) fn list(dir: &Below, rules: &Rules, share: Share) -> Result<Self> {
         let mut names = Self { next: Some(0), ..Self::new(share) };
         if rules.shows_file() {
-            // What is beside a container may be on a later page.
+            // The siblings of a container may be on a later page.
             dir.list_far()?;
         }
         names.more(dir, rules)?;
@@ -135,7 +135,7 @@ impl Names {
         }
     }
 
-    /// Adds an entry; `added`: how much shorter the name of the file is whose tree it is.
+    /// Adds an entry; `added`: bytes by which its name is longer than that of the underlying file.
     pub(super) fn push(&mut self, name: &[u8], added: usize, kind: Kind) -> Result<()> {
         let (Ok(start), Ok(len), Ok(added)) = (self.bytes.len().try_into(), name.len().try_into(), added.try_into())
         else {
@@ -175,7 +175,7 @@ mod tests {
         let mut names = Names::new(users.share(1000, Holding::default()).unwrap());
         let refused = (0..1_000_000).find_map(|_| names.push(&[b'x'; 200], 0, Kind::File).err());
         assert_eq!(refused.unwrap().errno(), libc::ENOMEM);
-        // Half of 16 MiB, of which vectors that grow use at least half.
+        // Half of 16 MiB, and a vector that grows uses at least half of its capacity.
         assert!(to_u64(names.bytes.len()) > 4 << 20 && users.is_short(1000));
         drop(names);
         assert!(!users.is_short(1000));

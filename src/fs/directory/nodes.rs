@@ -1,17 +1,17 @@
 //! The inodes of a directory mount that the kernel knows, and how their numbers are made.
 //!
 //! A number follows from the parent's number and the name, with a random seed: so `readdir` gives the number that
-//! `stat` will give, without keeping anything. It also follows from what is there: from the version of a container, since
-//! a changed one is another directory, and from the place of what is passed through, so that a file that was replaced is
-//! another file, with pages of its own. A file or directory whose owner or rights were changed gets a number of its own
-//! as long as the kernel knows the one before, which it may have found allowed. Below the containers, numbers are those
-//! of their trees, in a range of their own. The files that stand for a container in the layout `flat` have the numbers
-//! after that of the container, which is not shown: so they too are known before it is opened.
+//! `stat` will give, without keeping state. It also depends on the version of a container, since a changed one is
+//! another directory, and on the device and inode of a file that is passed through, so that a replacement is another
+//! file with pages of its own. A file or directory whose owner or mode has changed gets a new number as long as the
+//! kernel knows the old one, for which it may have granted access. Inside a container, numbers are those of its tree,
+//! in a separate range. The files that stand for a container in the layout `flat` have the numbers after that of the
+//! container itself, which is hidden: so they too are known before it is opened.
 //!
-//! Limits: [`NODE`] bytes and the name for an inode that the kernel knows, held by the user for whom it was looked up
-//! first; freed when the kernel forgets it, where it takes a kilobyte. A look-up is not refused; of a user who holds much,
-//! the kernel is asked to forget the oldest ones that nobody uses ([`Nodes::oldest`]). It does not drop directories for
-//! that, which may be somebody's current one, nor what is shown under another name than that of its file.
+//! Limits: [`NODE`] bytes and the name for each inode that the kernel knows, charged to the user who first looked it up
+//! and freed when the kernel forgets it (it takes a kilobyte there). Look-ups are never refused; if a user holds too
+//! many, the kernel is asked to forget the oldest unused ones ([`Nodes::oldest`]). That drops neither directories,
+//! which may be a current directory, nor entries shown under another name than that of their file.
 #![forbid(unsafe_code)]
 
 use std::collections::{HashMap, VecDeque};
@@ -43,7 +43,7 @@ const SLACK: usize = 1024;
 /// About the bytes of an inode in a table that may be half empty, and of the allocation of its name.
 const NODE: u64 = 256;
 
-/// What an inode number stands for.
+/// Meaning of an inode number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     /// A directory, file or link of the mirrored directory, or the root of a container.
@@ -68,7 +68,7 @@ fn outer(number: u64) -> u64 {
     (number - number % FLAT).max(FLAT)
 }
 
-/// What is added to the numbers of the tree in `slot`.
+/// Offset of the inode numbers of the tree in `slot`.
 pub(super) fn base(slot: u32) -> u64 {
     BELOW | u64::from(slot) << BITS
 }
@@ -88,7 +88,7 @@ pub(super) struct Node {
     pub(super) identity: Mark,
     /// Of a file that is passed through, the version of its pages in the kernel.
     pub(super) pages: Mark,
-    /// Of a container, who may read its files, as the kernel was told; 0 before that.
+    /// Of a container, the readers of its files, as the kernel was told; 0 before that.
     readers: Mark,
     /// Whether it has changed without its version, as when a chunk or shard is written to: to be found again as another.
     pub(super) is_gone: bool,
@@ -97,7 +97,7 @@ pub(super) struct Node {
     /// The container's slot, once it was entered.
     pub(super) slot: Option<u32>,
     lookups: u32,
-    /// The user who holds it.
+    /// The user it is charged to.
     uid: u32,
     /// Whether the kernel may be asked to forget it, and it waits for that in the user's queue.
     is_queued: bool,
@@ -113,7 +113,7 @@ pub(super) struct Nodes {
     queues: HashMap<u32, VecDeque<u64>>,
 }
 
-/// An entry of a directory: what makes its number.
+/// An entry of a directory: the input of its number.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry<'a> {
     pub(super) parent: u64,
@@ -257,7 +257,7 @@ impl Nodes {
         self.chain(number).map(|(path, _)| path)
     }
 
-    /// As [`Nodes::path`]; also what each component stands for.
+    /// As [`Nodes::path`]; also the identity of each component.
     pub(super) fn chain(&self, number: u64) -> Option<(PathBuf, Vec<Mark>)> {
         let (mut names, mut marks, mut at) = (Vec::new(), Vec::new(), number);
         while at != ROOT.0 {

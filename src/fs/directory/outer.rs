@@ -1,10 +1,10 @@
-//! The replies for what is outside of containers: the entries of the mirrored directory, as they are now.
+//! Replies for entries outside containers: those of the mirrored directory, as they are now.
 //!
-//! Files keep their owner and their rights, but those to write, and the tree of a container has those of its file: so the
-//! kernel lets nobody see more than in the directory itself. It checks what it was told, which may be half a second old:
-//! who uses something whose owner, rights or place have changed since gets `ESTALE`, upon which the kernel looks again.
-//! Only of the mounted directory itself, which cannot become another inode, the old rights hold for that half second, and
-//! in listings those of the directories around one: the way to it is checked when a file is opened.
+//! Files keep owner and mode, less the write bits, and the tree of a container has those of its file: so the kernel
+//! grants nobody more than the directory itself does. It checks attributes that may be half a second old: a request for
+//! an entry whose owner, mode or inode has changed since gets `ESTALE`, and the kernel looks it up again. Two
+//! exceptions keep the old rights for that half second: the mounted directory, whose inode number is fixed, and, in
+//! listings, the parents of a directory: the whole path is checked only when a file is opened.
 //!
 //! A symbolic link is shown; its target is given if it cannot lead out of the directory.
 #![forbid(unsafe_code)]
@@ -65,7 +65,7 @@ impl Directory {
         let mtime = time(seen.mtime);
         let kind = if is_tree { FileType::Directory } else { kind(seen.kind) };
         let mode = u16::try_from(seen.rights.mode & 0o555).unwrap_or(0);
-        // Who may read the file may enter its tree.
+        // Readers of the file may enter its tree.
         let mode = if is_tree { mode & 0o444 | (mode & 0o444) >> 2 } else { mode };
         let is_dir = kind == FileType::Directory;
         FileAttr {
@@ -126,7 +126,7 @@ impl Directory {
         }
     }
 
-    /// The attributes of an entry, of which the kernel is told: counts that.
+    /// The attributes of an entry for a reply to the kernel; counts the look-up.
     pub(super) fn tell(&self, parent: u64, name: &[u8], seen: &Seen, is_tree: bool, uid: u32) -> FileAttr {
         let entry = Entry { parent, name, is_tree, identity: identity(seen, is_tree), is_flat: false };
         let may_go = if is_tree { !self.containers.rules.shows_file() } else { seen.kind != Native::Directory };
@@ -187,7 +187,7 @@ impl Directory {
         if !marks.contains(&node.identity) {
             return Err(Errno::ESTALE);
         }
-        // The pages stay if they are those of this version.
+        // The pages stay if they are of this version.
         let known = std::mem::replace(&mut node.pages, version);
         drop(state);
         let keep = if known == version { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
@@ -201,7 +201,7 @@ impl Directory {
         let (uid, number, _) = key;
         let share = self.users.share(uid, HANDLE)?;
         let (killed, holding) = match (&file, &self.waits) {
-            // It takes no descriptor, and who is killed while waiting for it does not end the waiting of others.
+            // It takes no descriptor; a reader that is killed while it waits does not end the wait of others.
             (Passed::Far(source), Some(waits)) => (Killed::new(waits, vec![source.clone()]), HANDLE),
             _ => (None, FILE),
         };
@@ -260,7 +260,7 @@ impl Directory {
     }
 }
 
-/// What an entry is now.
+/// The current state of an entry.
 pub(super) fn seen_at(below: &Below, name: &[u8], is_container: bool) -> Result<Seen> {
     let name = OsStr::from_bytes(name);
     if is_container { stat_container(below, name) } else { below.stat(name) }

@@ -11,7 +11,7 @@ use super::outer::errno;
 use crate::source::{Below, Seen};
 
 impl Directory {
-    /// The directory `number` of the mirrored one, if it still is what the kernel knows: it has checked its rights.
+    /// The mirrored directory `number`, if it is still the one whose rights the kernel has checked.
     pub(super) fn below(&self, number: u64) -> Result<Below, Errno> {
         let (path, marks) = self.state().nodes.chain(number).ok_or(Errno::ESTALE)?;
         let below = self.containers.top.below(&path).map_err(|e| errno(&e))?;
@@ -26,7 +26,7 @@ impl Directory {
         self.are_known(&seen, &marks.iter().collect::<Vec<_>>()).map(|()| below)
     }
 
-    /// Fails unless the directories that were `seen` are those for which `marks` stand.
+    /// Fails unless the directories that were `seen` are the ones that `marks` identify.
     fn are_known(&self, seen: &[Seen], marks: &[&Mark]) -> Result<(), Errno> {
         let state = self.state();
         let mut all = seen.iter().zip(marks);

@@ -28,7 +28,7 @@ const TOGETHER: usize = 8;
 const FOLDERS: usize = 16;
 /// Maximum number of idle containers on a server, which keep fetched bytes.
 const OBJECTS: usize = 16;
-/// About the bytes of an open container beyond what it charges itself: its tree, its view, its texts.
+/// Approximate bytes of an open container beyond its own charges: tree, view, texts.
 const CONTAINER: u64 = 96 << 10;
 
 impl Directory {

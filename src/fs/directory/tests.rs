@@ -71,7 +71,7 @@ fn a_container_whose_shard_gets_other_rights_while_it_is_closed_is_another_one()
     mount.state().open.pop(&slot);
     let shard = dir.path().join("model-00002-of-00002.zt");
     std::fs::set_permissions(shard, std::fs::Permissions::from_mode(0o600)).unwrap();
-    // The kernel keeps what it was told of the files in it.
+    // The kernel keeps the attributes of the files in it.
     assert!(matches!(mount.opened(slot).unwrap_err().kind(), crate::error::Kind::Changed));
     let other = found(&mount, "model.zt");
     assert!(other != number && found(&mount, "model.zt") == other);

@@ -1,4 +1,4 @@
-//! What a waiting request has so far: whole pieces, while there is memory for them, or only the bytes that it needs.
+//! The pieces of a waiting request so far: whole, while there is memory for them, or only the bytes that it needs.
 //!
 //! Nothing that was decoded for a waiting request is decoded for it again, however little the cache keeps.
 #![forbid(unsafe_code)]
@@ -15,7 +15,7 @@ use crate::fs::plan::Key;
 use crate::limits::zeroed;
 use crate::view::View;
 
-/// Limit on the bytes that waiting requests hold, beyond which they copy what they need out of their pieces.
+/// Limit on the bytes that waiting requests hold, beyond which they copy the bytes they need out of their pieces.
 pub(super) const HELD: u64 = 32 << 20;
 
 /// Bytes that all waiting requests hold.
@@ -78,7 +78,7 @@ impl Collected {
         }
     }
 
-    /// Copies what `range` needs of the pieces, and drops them.
+    /// Copies the bytes of `range` out of the pieces, and drops them.
     fn copy(&mut self, view: &View, range: &Range<u64>, held: &Held) -> Result<()> {
         let len = range.end.saturating_sub(range.start);
         let copied = match &mut self.copied {

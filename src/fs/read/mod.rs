@@ -216,9 +216,9 @@ impl Reader {
         }
     }
 
-    /// Reads again from less if a piece failed of which the request needs a part, without what others need: by
-    /// fragments, or from the content of the file alone. So what can be read does not depend on the order of reading.
-    /// Otherwise replies with the error.
+    /// Retries with less if a piece failed that holds more than the request needs: by fragments, or from the content of
+    /// the file alone. So the outcome of a read does not depend on the order of reads. Otherwise replies with the
+    /// error.
     fn failed(self: &Arc<Self>, request: &Request, error: &Error, reply: impl Reply) {
         let Request { file, view, range } = request;
         let is_part = file.part_of.as_ref().is_some_and(|part| Arc::ptr_eq(part, view));
@@ -257,7 +257,7 @@ impl Reader {
     /// Prefetches `file`, which will be read whole, while its reader makes room for it.
     pub(super) fn prefetch(&self, file: &Open) {
         let mut pieces = Vec::new();
-        // What is not accepted is decoded when read.
+        // Pieces that are not accepted are decoded when read.
         let _ = file.view.pieces(0..file.view.len().min(WHOLE), &mut |blob, piece, size| {
             pieces.push((blob.clone(), piece, size));
             true
@@ -292,7 +292,7 @@ impl Reader {
         reply.error(error.errno_of_existing());
     }
 
-    /// Logs what is wrong with a file.
+    /// Logs a fault of a file.
     pub(super) fn log(&self, ino: Ino, error: &Error) {
         self.faults.in_file(ino, error);
     }

@@ -215,7 +215,7 @@ fn pieces_that_waiting_reads_hold_are_counted_and_beyond_the_limit_only_their_by
     assert_eq!(rig.reader.held.bytes(), 2 * LARGE + 3 * 20);
     drop(worker);
     assert!(waiting.iter().all(|rx| answer(rx).unwrap() == noise(LARGE as usize + 10)[LARGE as usize - 10..]));
-    // Replies precede the release of what they held.
+    // Replies precede the release of their buffers.
     while rig.reader.held.bytes() > 0 {
         std::thread::yield_now();
     }
