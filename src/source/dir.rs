@@ -89,7 +89,7 @@ impl Dir {
         Ok(Arc::new(Self { fd, path: path.to_path_buf() }))
     }
 
-    /// The directory behind `fd`, whose path is `path`.
+    /// The directory behind `fd`, at `path`.
     pub(super) fn held(fd: OwnedFd, path: PathBuf) -> Arc<Self> {
         Arc::new(Self { fd, path })
     }

@@ -64,7 +64,7 @@ impl FarDir {
         Self::new(&self.prefix, self.path(name))
     }
 
-    /// What `name` is: from the list, as far as that was read, or asked for.
+    /// State of `name`: from the list, as far as it was read, or from the server.
     ///
     /// # Errors
     /// As [`Prefix::stat`].
@@ -89,8 +89,8 @@ impl FarDir {
         Ok(self.prefix.source(&path, &self.prefix.stat(&path)?)?.0)
     }
 
-    /// Passes the entries from number `at` on to `each`, as many as are known, or those of the next page; returns the
-    /// number of the next one, if there may be more.
+    /// Passes the entries from number `at` on to `each`: all known ones, or else the next page. Returns the number of
+    /// the next one, if there may be more.
     ///
     /// # Errors
     /// As [`Prefix::page`].
@@ -103,7 +103,7 @@ impl FarDir {
         let name = |number| listed.names.bytes(number).unwrap_or_default().to_vec();
         let found: Vec<(Vec<u8>, FileType)> = entries.map(|(number, seen)| (name(number), seen.kind)).collect();
         let next = (listed.next != Next::None).then_some(listed.entries.len());
-        // What is called may ask what the names are.
+        // Unlocked first: `each` may ask for the state of a name.
         drop(listed);
         for (name, kind) in &found {
             each(name, *kind);

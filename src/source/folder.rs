@@ -48,7 +48,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Pins those of `names` that are regular files in `dir`; skips the others.
+    /// Pins the regular files in `dir` among `names`; skips the others.
     ///
     /// # Errors
     /// Fails if a system call fails; [`Kind::TooLarge`] if there are too many files; [`Kind::NoRoom`] if neither memory
@@ -156,7 +156,7 @@ impl Folder {
         Ok(())
     }
 
-    /// `rights`, reduced to those who may read every file.
+    /// `rights`, reduced to the users who may read every file.
     ///
     /// # Errors
     /// [`Kind::Changed`]; [`Kind::Io`] if `stat` fails.

@@ -1,4 +1,4 @@
-//! What stands where a container's path may stand: a local path or a URL.
+//! Location of a container: a local path or a URL.
 //!
 //! A URL may carry secrets: a password before the host, a signature in the query. [`shown`] is the part that may be
 //! printed; the whole is used for requests only.
@@ -25,7 +25,7 @@ pub enum Location<'a> {
 }
 
 impl<'a> Location<'a> {
-    /// What `path` stands for, as the user gives it. A relative path stays relative.
+    /// The location `path`, as the user gives it. A relative path stays relative.
     ///
     /// # Errors
     /// [`crate::error::Kind::Unsupported`] for other URLs, unless a file has that name.
@@ -65,7 +65,7 @@ fn scheme(path: &Path) -> Option<(&str, &[u8])> {
     Some((scheme, rest.get(3..)?))
 }
 
-/// Replaces `%XX` by the byte; leaves what is no such triple.
+/// Decodes `%XX`; leaves anything else as it is.
 fn decoded(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -85,7 +85,8 @@ pub fn shown(path: &Path) -> Cow<'_, Path> {
     let Some((scheme, rest)) = url.split_once("://").filter(|(scheme, _)| !scheme.eq_ignore_ascii_case("s3")) else {
         return Cow::Borrowed(path);
     };
-    // As URLs are parsed: what breaks lines is left out, a backslash is a slash, and any number of them begin the host.
+    // As URLs are parsed: tabs and line breaks are dropped, a backslash is a slash, and any number of them begin the
+    // host.
     let rest = rest.replace(['\t', '\n', '\r'], "").replace('\\', "/");
     let rest = rest.trim_start_matches('/');
     let public = rest.find(['?', '#']).and_then(|end| rest.get(..end)).unwrap_or(rest);

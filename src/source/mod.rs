@@ -1,5 +1,5 @@
 //! The bytes of a container: a local file, an object on a server, or a part of something else; positioned reads, and
-//! detection of changes since it was opened. What a source can be is in `origin`; local files are described here.
+//! detection of changes since it was opened. The kinds of source are in `origin`; local files are described here.
 //!
 //! Files are read with `pread`, not mapped: if a mapped file shrinks, access to it raises SIGBUS.
 //!
@@ -241,7 +241,7 @@ impl Source {
         }
     }
 
-    /// Gives up what is being fetched from a server and nobody waits for.
+    /// Cancels fetches from a server that nobody waits for.
     pub fn cancel(&self) {
         if let Backing::Other(origin) = &self.bytes {
             origin.cancel();
@@ -262,7 +262,7 @@ impl Source {
         }
     }
 
-    /// Reads several ranges; those of a source that is far away at the same time.
+    /// Reads several ranges; from a far source, concurrently.
     ///
     /// # Errors
     /// As [`Source::read`].

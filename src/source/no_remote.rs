@@ -1,4 +1,4 @@
-//! What stands for objects on servers in a build without them.
+//! Stand-ins for objects on servers, in a build without them.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -88,7 +88,7 @@ impl Prefix {
         match *self {}
     }
 
-    /// An object, and those beside it.
+    /// An object and its siblings.
     ///
     /// # Errors
     /// As [`Prefix::page`].

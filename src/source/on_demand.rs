@@ -27,7 +27,7 @@ use super::{Rights, Source};
 use crate::bytes::FileOffset;
 use crate::error::{Error, Kind, Result};
 
-/// The files that are open: those read last, of all containers.
+/// The open files: those read last, of all containers.
 #[derive(Debug)]
 pub struct OpenFiles {
     files: Mutex<LruCache<u64, Arc<File>>>,
@@ -72,7 +72,7 @@ struct OnDemand {
 }
 
 impl Source {
-    /// The regular file `path` below `top`, which is open only while it is among the files read last; and what it is.
+    /// The regular file `path` below `top`, which is open only while it is among the files read last; also its state.
     /// May wait until any later write changes its timestamps.
     ///
     /// # Errors

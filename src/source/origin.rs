@@ -34,8 +34,8 @@ pub trait Origin: fmt::Debug + Send + Sync {
         parts.iter_mut().try_for_each(|part| self.read(part.at, part.dst, what))
     }
 
-    /// The ranges, which are within the size, will be read soon: an origin that is far away begins to fetch them, those
-    /// near each other with one request. Does not wait for them.
+    /// The ranges, which are within the size, will be read soon: a far origin begins to fetch them, neighbours with one
+    /// request. Does not wait for them.
     fn announce(&self, ranges: &[Range<u64>], need: Need) {
         _ = (ranges, need);
     }
@@ -71,7 +71,7 @@ pub trait Origin: fmt::Debug + Send + Sync {
         true
     }
 
-    /// Checks that it is still what was opened.
+    /// Checks that it has not changed since it was opened.
     ///
     /// # Errors
     /// As [`Source::check`].
@@ -104,7 +104,7 @@ pub trait Origin: fmt::Debug + Send + Sync {
         true
     }
 
-    /// Gives up what is being fetched and nobody waits for.
+    /// Cancels fetches that nobody waits for.
     fn cancel(&self) {}
 }
 

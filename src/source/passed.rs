@@ -21,7 +21,7 @@ pub enum Passed {
 }
 
 impl Passed {
-    /// What it is.
+    /// Its state now.
     ///
     /// # Errors
     /// From stat(2).

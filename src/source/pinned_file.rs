@@ -34,7 +34,7 @@ pub(super) struct PinnedFile {
     witness: OnceLock<Box<dyn Fn() -> Evidence + Send + Sync>>,
 }
 
-/// What a watcher of the file knows beyond `stat`.
+/// Evidence of a file watcher, beyond `stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
     /// It was written to, or may have been.

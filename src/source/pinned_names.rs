@@ -26,8 +26,8 @@ pub(super) struct PinnedNames {
 }
 
 impl PinnedNames {
-    /// Pins those of `names` that are regular files in `dir`, each once; skips the others. Waits until any later write
-    /// will change the timestamps of a file.
+    /// Pins the regular files in `dir` among `names`, each once; skips the others. Waits until any later write will
+    /// change the timestamps of a file.
     ///
     /// # Errors
     /// Fails if a system call fails; [`Kind::TooLarge`] if there are too many files; otherwise as [`Records::push`].

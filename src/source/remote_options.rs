@@ -1,4 +1,4 @@
-//! What the user says about objects on servers.
+//! The user's options for objects on servers.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "remote")]
@@ -17,7 +17,7 @@ pub struct RemoteOptions {
     pub expect: Option<String>,
     /// Whether an object without `ETag` and time of change may be read: its changes are not noticed.
     pub unpinned: bool,
-    /// Where what was fetched is kept across mounts.
+    /// Where fetched bytes are kept across mounts.
     pub cache: Option<CacheDir>,
 }
 
@@ -34,7 +34,7 @@ pub struct CacheDir {
 }
 
 impl CacheDir {
-    /// The directory `dir`, of which at most `size` bytes are used. Opens nothing.
+    /// The directory `dir`, with at most `size` bytes. Opens nothing.
     pub fn new(dir: PathBuf, size: Option<u64>) -> Self {
         Self {
             dir,

@@ -1,8 +1,8 @@
 //! Rights to read a file or search a directory, and to read several files that are shown as one.
 //!
-//! Access control lists are folded into the classes of the mode, so that nobody gets more than the file gives him: next
-//! to a list, a mode has the mask in the place of the group's rights, and knows nothing of users whom the list denies
-//! what it gives to others. Nobody gets anything by being named in a list.
+//! Access control lists are folded into the classes of the mode, so that nobody gets more than the file gives him: with
+//! a list, the group bits of a mode hold the mask, and cannot express users to whom the list denies what it grants
+//! others. An entry of a list that names a user grants nothing.
 //!
 //! Limits: lists of `NFSv4` are not read; their servers give modes that stand for them.
 #![forbid(unsafe_code)]
@@ -32,7 +32,7 @@ const OTHERS: u16 = 0x20;
 
 /// All rights of one class.
 const ALL: u32 = 7;
-/// The bits of a mode with which files are read, and those with which directories are searched.
+/// The bits of a mode that allow reading a file, and searching a directory.
 const READ: u32 = 0o444;
 const SEARCH: u32 = 0o111;
 
@@ -93,14 +93,14 @@ impl Rights {
         Self { mode: self.mode & (0o700 | group << 3 | others), ..self }
     }
 
-    /// Of a directory: the right to search it, as the right to read what is in it.
+    /// Of a directory: the right to search it, as the right to read its content.
     #[must_use]
     pub fn searching(self) -> Self {
         Self { mode: (self.mode & SEARCH) << 2, ..self }
     }
 
-    /// The rights to read both files. A class of this file whose users may be in several classes of the other one has the
-    /// rights of all of those.
+    /// The rights to read both files. A class of this file whose users may be in several classes of the other one has
+    /// the rights common to those classes.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let [owner, group, others] = [6, 3, 0].map(|shift| other.mode >> shift & ALL);
@@ -148,7 +148,7 @@ mod tests {
                 }
             }
         }
-        // And what all may read stays so.
+        // What everybody may read stays readable.
         assert_eq!(rights(1, 1, 0o644).and(rights(2, 2, 0o755)), rights(1, 1, 0o444));
         assert_eq!(rights(1, 1, 0o640).and(rights(1, 1, 0o440)), rights(1, 1, 0o440));
         assert_eq!(rights(1, 1, 0o711).searching(), rights(1, 1, 0o444));
@@ -166,7 +166,7 @@ mod tests {
             // The mask stands where the group's rights are.
             (0o640, &[(1, 6), (USER, 4), (OWNING_GROUP, 0), (MASK, 4), (OTHERS, 0)][..], 0o600),
             (0o640, &[(1, 6), (USER, 4), (OWNING_GROUP, 6), (MASK, 4), (OTHERS, 0)], 0o640),
-            // A user is denied what others have, and may be in the group.
+            // A user without the rights of others may be in the group.
             (0o644, &[(1, 6), (USER, 0), (OWNING_GROUP, 4), (MASK, 4), (OTHERS, 4)], 0o600),
             (0o644, &[(1, 6), (OWNING_GROUP, 4), (GROUP, 0), (MASK, 4), (OTHERS, 4)], 0o640),
             (0o664, &[(1, 6), (OWNING_GROUP, 6), (GROUP, 7), (MASK, 6), (OTHERS, 4)], 0o664),

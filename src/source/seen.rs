@@ -1,4 +1,4 @@
-//! What an entry of a directory is: of this machine, or below a prefix of a server.
+//! State of an entry of a directory, local or below a prefix of a server.
 #![forbid(unsafe_code)]
 
 use std::hash::{Hash, Hasher};
@@ -12,7 +12,7 @@ use super::identity::Identity;
 use super::{Rights, Source};
 use crate::error::Result;
 
-/// What tells one state of a file from another: its place, size and times; of an object its tag, size and time.
+/// Distinguishes the states of a file: place, size and times; for an object, tag, size and time.
 pub type Version = [u64; 4];
 
 /// The last word of the version of an object.
@@ -60,8 +60,8 @@ impl Seen {
         Ok(Self::new(&stat, Rights::of(&stat, file.as_fd(), None)))
     }
 
-    /// A file of a container that is the directory `dir`, standing for all of it: who may read it may do so, and search
-    /// the directory.
+    /// A file of a container that is the directory `dir` and stands for all of it: readable by those who may read the
+    /// file and search the directory.
     #[must_use]
     pub fn within(self, dir: &Self) -> Self {
         let [place, size, mtime, ctime] = self.version;

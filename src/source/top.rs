@@ -1,5 +1,5 @@
-//! A directory whose files are served, and everything below it: reached by paths that cannot lead out of it. It is one
-//! of this machine, or a prefix of a server.
+//! A directory whose files are served, with everything below it, reached by paths that cannot lead out of it: local, or
+//! a prefix of a server.
 //!
 //! A directory of this machine is held by its descriptor: it may be renamed, or something else mounted over it. Paths
 //! below it are resolved each time, follow no symbolic link, and do not enter other file systems that are mounted
@@ -72,7 +72,7 @@ impl Below {
         matches!(self, Self::Far(_))
     }
 
-    /// What `name` is; a symbolic link is not followed.
+    /// State of `name`; does not follow a symbolic link.
     ///
     /// # Errors
     /// From stat(2).
@@ -86,7 +86,7 @@ impl Below {
         }
     }
 
-    /// What the directory itself is.
+    /// State of the directory itself.
     ///
     /// # Errors
     /// From stat(2).
@@ -159,8 +159,8 @@ impl Below {
         Ok(())
     }
 
-    /// As [`Below::names`], but on a server only some of the names, from number `at` on: those that are known, or those
-    /// of the next page of its list. Returns the number of the next name, if there may be more.
+    /// As [`Below::names`], but on a server only some of the names, from number `at` on: all known ones, or else the
+    /// next page. Returns the number of the next name, if there may be more.
     ///
     /// # Errors
     /// From getdents(2); that the server refuses.
@@ -235,7 +235,7 @@ impl Top {
         Ok(Arc::new(Self { root: Root::Local { fd, device }, path }))
     }
 
-    /// What is below a prefix of a server.
+    /// The content of a prefix of a server.
     pub fn far(prefix: Arc<Prefix>) -> Arc<Self> {
         let path = prefix.path().to_path_buf();
         Arc::new(Self { root: Root::Far(prefix), path })
@@ -274,8 +274,8 @@ impl Top {
         below.file(name)
     }
 
-    /// As [`Top::below`]; also what each directory on the way is now, from the first component to the last. On a server
-    /// that is nothing.
+    /// As [`Top::below`]; also the state of each directory on the way, from the first component to the last. Empty on a
+    /// server.
     ///
     /// # Errors
     /// As [`Top::below`].
@@ -417,7 +417,7 @@ mod tests {
                 assert!(ways(&top, Path::new(out)).is_err(), "{out}");
             }
         }
-        // It is the directory that was opened, whatever its path is now.
+        // It is the directory that was opened, even after a rename.
         std::fs::rename(&inside, outer.path().join("moved")).unwrap();
         let (below, name) = top.around(Path::new("a/b/file")).unwrap();
         assert!(below.identified(name).is_ok());

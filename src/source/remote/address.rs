@@ -1,7 +1,7 @@
 //! The address of an object: an `http` or `https` URL, or a bucket and a key of S3.
 //!
-//! A request to S3 is a plain one to a URL that is signed for it, so both are fetched in the same way. The credentials
-//! are those of the environment as AWS tools take them: variables, web identity, containers, instances; no profiles.
+//! A request to S3 is a plain one to a URL that is signed for it, so both are fetched in the same way. Credentials come
+//! from the environment, as for AWS tools: variables, web identity, containers, instances; no profiles.
 //!
 //! Invariant: neither URLs nor errors of other crates are printed here; only [`Address::shown`] is.
 #![forbid(unsafe_code)]
@@ -37,7 +37,7 @@ pub(super) struct Address {
     target: Target,
 }
 
-/// What a request needs.
+/// The clients of a request.
 #[derive(Debug, Clone)]
 pub(super) struct Clients {
     pub(super) client: reqwest::Client,
@@ -93,7 +93,7 @@ impl Address {
         Ok(Self { shown, target: Target::S3 { bucket: bucket.to_owned(), key } })
     }
 
-    /// What the keys below a prefix begin with.
+    /// Common prefix of the keys below a prefix.
     pub(super) fn base(&self) -> String {
         match &self.target {
             Target::S3 { key, .. } if !key.as_ref().is_empty() => format!("{key}/"),
@@ -134,7 +134,7 @@ impl Address {
         Ok(Self { shown, target })
     }
 
-    /// What identifies the object on its server: the URL without what differs from one signature to the next.
+    /// Identity of the object on its server: the URL without the parts that vary between signatures.
     pub(super) fn identity(&self) -> String {
         match &self.target {
             Target::Http(url) => {

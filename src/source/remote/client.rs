@@ -13,7 +13,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// Redirections that are followed.
 const REDIRECTS: usize = 5;
 
-/// A client whose TLS is rustls on ring, with the authorities of the system or of `SSL_CERT_FILE`.
+/// A client with TLS by rustls on ring, and the authorities of the system or of `SSL_CERT_FILE`.
 ///
 /// # Errors
 /// In words, if TLS is not possible.

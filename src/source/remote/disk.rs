@@ -1,4 +1,4 @@
-//! What was fetched of one object, on disk, for later mounts and other processes: `remote_cache=DIR[:SIZE]`.
+//! Fetched bytes of one object, on disk, for later mounts and other processes: `remote_cache=DIR[:SIZE]`.
 //!
 //! DIR has a directory for each object, named by the SHA-256 of its URL; in it are the version that was seen last
 //! (`version`), and the bytes of each span in a file of its own, named by version and range. A file is written under
@@ -78,7 +78,7 @@ struct Open {
 }
 
 impl Disk {
-    /// The files of the object that `identity` stands for: the URL without what differs from one signature to the next.
+    /// The files of the object `identity`: the URL without the parts that vary between signatures.
     ///
     /// # Errors
     /// [`Kind::Usage`] if the directory cannot be made, or others can write to it.
@@ -113,7 +113,7 @@ impl Disk {
         (first == Some(0)).then_some(version)
     }
 
-    /// From now on, serves `version` and keeps what is fetched of it; removes what is there of others.
+    /// From now on, serves `version` and stores its bytes; removes those of other versions.
     pub(super) fn pin(&self, version: &Version) {
         let Some(wanted) = number(version) else { return };
         if self.known().as_ref() != Some(version) {
@@ -200,7 +200,7 @@ impl Disk {
         if *header != self.header(version, range, data) {
             return None;
         }
-        // What is used stays longest.
+        // Marks it as just used: eviction takes the oldest first.
         file.set_modified(SystemTime::now()).ok();
         Some(bytes)
     }
@@ -316,8 +316,8 @@ fn refused(settings: &CacheDir, why: &str) -> Error {
     Error::new(Kind::Usage(format!("{}: {why}", settings.dir.display()).into()), "remote_cache")
 }
 
-/// The directory of `settings`, made if need be, and held from now on: whoever can write to the directory above it may
-/// put another one in its place, but not write to this one.
+/// The directory of `settings`, created if need be, and held open from now on: someone who can write to its parent may
+/// replace it, but not write to this one.
 ///
 /// # Errors
 /// [`Kind::Usage`] if it cannot be made, or others can write to it.

@@ -1,4 +1,4 @@
-//! Eviction from a directory of `remote_cache`: what was not used for the longest time is removed.
+//! Eviction from a directory of `remote_cache`: least recently used first.
 //!
 //! Processes that share the directory do this side by side: a file that another one has removed is no error.
 #![forbid(unsafe_code)]

@@ -40,11 +40,11 @@ pub(super) struct Fetch {
     pub(super) timeout: Duration,
     /// The version that every reply must be of; `None` for the first request.
     pub(super) pinned: Option<Arc<Version>>,
-    /// The version whose first bytes are there already; for the first request.
+    /// The version whose first bytes are cached already; for the first request.
     pub(super) known: Option<Version>,
 }
 
-/// What the first reply says.
+/// The first reply.
 #[derive(Debug)]
 pub(super) struct Opening {
     pub(super) version: Version,
@@ -103,12 +103,12 @@ impl Clock {
 }
 
 impl Fetch {
-    /// Fetches all of `span`, or of what the object has of it; returns the version that it is of. If that is the known
-    /// version, nothing is fetched.
+    /// Fetches `span`, up to the end of the object; returns its version. If that is the known version, nothing is
+    /// fetched.
     ///
     /// # Errors
-    /// [`crate::error::Kind::Changed`] for another version; [`crate::error::Kind::Io`] for what the server refuses, or
-    /// if the time is over.
+    /// [`crate::error::Kind::Changed`] for another version; [`crate::error::Kind::Io`] if the server refuses, or the
+    /// time is over.
     pub(super) async fn run(self, span: &Span) -> Result<Opening, Error> {
         let mut clock = Clock::new(self.timeout);
         let mut pause = PAUSE;
@@ -143,7 +143,7 @@ impl Fetch {
         }
     }
 
-    /// One request for what is missing. Sets `pinned` by the first reply; returns whether that is the known version.
+    /// One request for the missing bytes. Sets `pinned` by the first reply; returns whether that is the known version.
     async fn once(
         &self,
         span: &Span,

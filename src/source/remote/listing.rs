@@ -1,7 +1,7 @@
 //! A page of a list of S3 (`ListObjectsV2`): the request, and the names in the reply.
 //!
-//! The reply is asked for with encoded keys, since a key may have characters that XML cannot have. What is no name of a
-//! file is left out: an empty segment, `.` and `..`, control characters.
+//! Keys are requested URL-encoded, since a key may have characters that XML cannot have. Keys that are not file names
+//! are left out: an empty segment, `.` and `..`, control characters.
 //!
 //! Limits: [`MOST`] bytes of a reply.
 #![forbid(unsafe_code)]
@@ -18,7 +18,7 @@ use super::address::{Address, Clients};
 use super::reply::{self, Failure};
 use crate::error::{Error, Result};
 
-/// Most bytes of a reply: a thousand of the longest keys, encoded, and what is said of them.
+/// Most bytes of a reply: a thousand of the longest keys, encoded, with their attributes.
 const MOST: usize = 8 << 20;
 /// The first and the longest pause between requests.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -45,10 +45,10 @@ pub(super) struct Page {
     pub(super) next: Option<String>,
 }
 
-/// The entries whose keys begin with `prefix`, of which `base` is left out in their names: at most `most`, from `from`.
+/// The entries whose keys begin with `prefix`, named without `base`: at most `most`, from `from`.
 ///
 /// # Errors
-/// [`crate::error::Kind::Io`] for what the server refuses, or if it does not answer within `timeout`.
+/// [`crate::error::Kind::Io`] if the server refuses, or does not answer within `timeout`.
 pub(super) async fn page(
     (address, clients): (&Address, &Clients),
     timeout: Duration,
@@ -155,7 +155,7 @@ fn is_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains('/') && !name.contains(|c: char| c.is_ascii_control())
 }
 
-/// The text in the first element `name`, and what follows it.
+/// The text in the first element `name`, and the rest after it.
 fn element<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
     let (_, inside) = text.split_once(&format!("<{name}>"))?;
     inside.split_once(&format!("</{name}>"))

@@ -1,14 +1,14 @@
 //! An object on a server, read by ranges over HTTP or from S3.
 //!
-//! The version that is there when it is opened is the only one whose bytes are served: every reply is compared with it
-//! (`version`). Its beginning and its end are fetched at the same time (`tail`); the rest in spans (`spans`), exactly
-//! for readers that jump and ahead of those that go in order (`streams`), and kept within the account, and on disk
-//! where the user wants it (`disk`). Failed requests are made again for a limited time (`fetch`).
+//! Only the version found at open is served: every reply is compared with it (`version`). Its beginning and its end are
+//! fetched at the same time (`tail`); the rest in spans (`spans`), exactly for readers that jump and ahead of those
+//! that go in order (`streams`), and kept within the account, and on disk where the user wants it (`disk`). Failed
+//! requests are made again for a limited time (`fetch`).
 //!
 //! Invariants: no thread runs before the first request, nor after [`Origin::pause`] until the next one; a change, once
 //! seen, is permanent.
 //!
-//! Limits: a change is seen when something is fetched; what is kept is of the pinned version, and is served on.
+//! Limits: a change is noticed only when something is fetched; kept bytes of the pinned version are served on.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 

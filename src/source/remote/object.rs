@@ -1,4 +1,4 @@
-//! One object: what is there of it, what is on its way, and the readers.
+//! One object: its spans, in memory and in flight, and its readers.
 //!
 //! Invariants: bytes of another version than the one that was opened are never returned; no reader waits for a request
 //! that nobody makes any more.
@@ -37,7 +37,7 @@ pub(super) const HEAD: u64 = 16 << 10;
 /// Only this part of a range, or so many bytes, are missing if the range is near.
 const NEAR: u64 = 16;
 const NEAR_BYTES: u64 = 64 << 10;
-/// How long the end waits for what is being written to disk.
+/// How long the end waits for writes to disk.
 const WRITTEN: Duration = Duration::from_secs(5);
 /// How often a reader joins a request that others have made, before it makes its own.
 const JOINS: usize = 3;
@@ -53,7 +53,7 @@ pub(super) struct Object {
     since: Option<i64>,
 }
 
-/// What requests share with the object.
+/// The state that requests share with the object.
 #[derive(Debug)]
 struct Shared {
     address: Arc<Address>,
@@ -66,7 +66,7 @@ struct Shared {
     changed: AtomicBool,
 }
 
-/// Ends a span that nobody fetches any more, for whatever reason, so that no reader waits for ever.
+/// Fails a span whose fetch has ended for any reason, so that no reader waits for ever.
 struct Guard {
     shared: Arc<Shared>,
     span: Arc<Span>,
@@ -139,13 +139,13 @@ impl Object {
         if self.shared.changed.load(Ordering::Acquire) { Err(Error::new(Kind::Changed, "object")) } else { Ok(()) }
     }
 
-    /// The spans that cover `ranges`, which are sorted and are read, or announced; starts requests for those that are
-    /// missing.
+    /// The spans that cover `ranges`, which are sorted and are read, or announced; starts requests for the missing
+    /// ones.
     fn cover(&self, ranges: &[Range<u64>], announced: Option<Need>) -> Result<Needed> {
         self.unchanged()?;
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         let ahead = |range: Range<u64>| {
-            // The many small reads of headers say nothing of what is read later, and what was announced is known.
+            // Many small reads of headers do not predict later reads, and announced ranges are known.
             let is_known = range.end <= HEAD
                 || announced.is_none()
                     && self.is_announced.load(Ordering::Relaxed)
@@ -170,13 +170,13 @@ impl Object {
         Ok(needed)
     }
 
-    /// Gives up what this reader has waited for, or would have, and nobody else does.
+    /// Cancels fetches that this reader alone has waited for, or would have.
     fn leave(&self, needed: &Needed) {
         let is_own = |span: &Arc<Span>| needed.cover.iter().chain(&needed.fetch).any(|own| Arc::ptr_eq(own, span));
         self.session.cancel(|span| is_own(span) && !span.is_awaited());
     }
 
-    /// Gives up what has not arrived, and waits until the rest is on disk.
+    /// Cancels the fetches in flight, and waits until the rest is on disk.
     fn end(&self) {
         self.session.cancel(|span| self.shared.spans.has(span) && !span.is_done());
         self.shared.writes.wait(WRITTEN);
@@ -205,7 +205,7 @@ fn range(part: &Part<'_>) -> Range<u64> {
 }
 
 impl Guard {
-    /// Fills the span, from disk or from the server, and keeps on disk what comes from the server.
+    /// Fills the span, from disk or from the server, and stores on disk what comes from the server.
     async fn fetch(self, clients: Clients) {
         if let Some(disk) = self.shared.disk.clone().filter(|disk| disk.has(&self.span.range())) {
             let span = self.span.clone();
@@ -265,7 +265,7 @@ fn check_version(version: &Version, options: &RemoteOptions) -> Result<()> {
         };
         return Err(Error::new(Kind::Usage(why.into()), "expect"));
     }
-    // What has no bytes cannot mix them.
+    // An empty object cannot mix the bytes of two versions.
     if version.size > 0 && !version.is_pinned() && !options.unpinned {
         let why = "the server gives neither ETag nor Last-Modified, so a change would go unnoticed; -o unpinned reads \
                    it all the same";

@@ -55,7 +55,7 @@ struct Opened {
 }
 
 impl Objects {
-    /// Opens the object at `url`; also returns those beside it.
+    /// Opens the object at `url`; also returns its siblings.
     ///
     /// # Errors
     /// As [`Source::open_remote`].
@@ -72,8 +72,7 @@ impl Objects {
         Ok(Arc::new(Self::new(Address::parse(url)?, true, Arc::default(), options, account)))
     }
 
-    /// The object at `address`, with a session, memory and those beside it; `is_long` if it may be longer than its
-    /// head.
+    /// The object at `address`, with a session, memory and siblings; `is_long` if it may be longer than its head.
     pub(super) fn at(
         address: &Address,
         session: Arc<Session>,

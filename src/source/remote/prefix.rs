@@ -1,7 +1,7 @@
-//! A prefix of S3 as a directory: what is below it is found by lists, a page at a time.
+//! A prefix of S3 as a directory: its content is found by list requests, a page at a time.
 //!
-//! A key `a/b` is a file `b` in a directory `a`. If there are keys `a` and `a/b`, `a` is the file. What was found is
-//! kept for a second, as a command or the kernel asks several times for the same name.
+//! A key `a/b` is a file `b` in a directory `a`. If there are keys `a` and `a/b`, `a` is the file. Results are kept for
+//! a second, as a command or the kernel asks several times for the same name.
 //!
 //! Limits: [`LATELY`] names are kept.
 #![forbid(unsafe_code)]
@@ -31,7 +31,7 @@ const SHARE: u64 = 32;
 const PAGE: u32 = 1000;
 /// Entries by which a name is found: itself, and the directory of that name.
 const FEW: u32 = 2;
-/// Names of which it is kept what they are, and for how long.
+/// Number of names whose state is kept, and for how long.
 const LATELY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1023);
 const SOON: Duration = Duration::from_secs(1);
 
@@ -39,7 +39,7 @@ const SOON: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Prefix {
     address: Address,
-    /// Of the lists; those of the objects share its connections.
+    /// Of the list requests; the objects share its connections.
     session: Arc<Session>,
     options: RemoteOptions,
     account: Account,
@@ -75,16 +75,16 @@ impl Prefix {
         self.address.shown()
     }
 
-    /// The account that what is known of it is charged to.
+    /// The account that its cached names are charged to.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// Passes the entries of a page of the directory `dir`, which is relative, to `each`: their names, and what they
-    /// are. Returns where the next page begins.
+    /// Passes the entries of a page of the directory `dir`, which is relative, to `each`: name and state. Returns the
+    /// start of the next page.
     ///
     /// # Errors
-    /// As [`Prefix::open`]; those of `each`.
+    /// As [`Prefix::open`]; errors of `each`.
     pub fn page(
         &self,
         dir: &str,
@@ -99,7 +99,7 @@ impl Prefix {
         Ok(page.next)
     }
 
-    /// What is at `path`, which is relative.
+    /// State of the entry at `path`, which is relative.
     ///
     /// # Errors
     /// `ENOENT` if there is nothing; as [`Prefix::open`].
@@ -135,12 +135,12 @@ impl Prefix {
         Ok((!entries.is_empty() || next.is_some()).then(Seen::far_dir))
     }
 
-    /// What is at `path` is asked for again.
+    /// Drops the cached state of `path`.
     pub fn forget(&self, path: &str) {
         self.lock().pop(path);
     }
 
-    /// The object at `path`, and those beside it; it must be the one that was `seen`.
+    /// The object at `path`, and its siblings; it must be the one that was `seen`.
     ///
     /// # Errors
     /// [`Kind::Changed`] if it is another version; as [`Source::open_remote`].

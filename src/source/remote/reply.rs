@@ -1,4 +1,4 @@
-//! What the reply to a request for a range means: bytes, a reason to ask again, or an error for the user.
+//! Meaning of the reply to a range request: bytes, a reason to retry, or an error for the user.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 

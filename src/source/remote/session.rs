@@ -25,7 +25,7 @@ use super::span::Span;
 /// How long the threads may take to end.
 const END: Duration = Duration::from_secs(5);
 
-/// The requests for the objects of one container, and what makes them.
+/// The requests for the objects of one container, and the client for them.
 #[derive(Default)]
 pub(super) struct Session {
     open: Arc<Mutex<Option<Open>>>,
@@ -74,7 +74,7 @@ impl Session {
         requests.push(Request { span: span.clone(), task: runtime.spawn(work).abort_handle() });
     }
 
-    /// Gives up the requests for spans that `is_given_up` names: who waits for them asks again.
+    /// Cancels the requests for spans for which `is_given_up`; their waiters ask again.
     pub(super) fn cancel(&self, is_given_up: impl Fn(&Arc<Span>) -> bool) {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         requests.retain(|Request { span, task }| {

@@ -1,4 +1,4 @@
-//! A span: a range of an object that one request fetches, and whose bytes readers take as they arrive.
+//! A span: a range of an object that one request fetches; readers take its bytes as they arrive.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -26,7 +26,7 @@ struct State {
     /// How many of them have arrived.
     there: usize,
     failed: Option<Error>,
-    /// Readers that wait for bytes of it, without those ahead of their readers.
+    /// Readers that wait for its bytes, readahead not counted.
     waiting: usize,
 }
 
@@ -54,8 +54,7 @@ impl Span {
         state.failed.is_some() || to_u64(state.there) >= self.len()
     }
 
-    /// Adds the bytes that have arrived, after those that are there. More than the range has room for are dropped, and
-    /// so are those of a span that has failed.
+    /// Appends bytes that have arrived. Bytes beyond the range, or of a span that has failed, are dropped.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -79,7 +78,7 @@ impl Span {
         Ok(())
     }
 
-    /// Ends the span: what has not arrived is not coming.
+    /// Ends the span: the missing bytes are not coming.
     pub(super) fn fail(&self, error: Error) {
         self.lock().failed.get_or_insert(error);
         self.arrived.notify_all();

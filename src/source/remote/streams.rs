@@ -1,21 +1,21 @@
 //! How far ahead of its readers an object is fetched.
 //!
-//! Readers that go through the object in order are found among all reads. The first reads of a run are fetched as they
-//! are asked for; then, up to [`PATIENCE`] bytes, as much again as was read; then a window that grows sixteenfold
-//! when an eighth of it is used up, and that readers in order have at once if they are known as such. Many small
-//! reads in order, as of the headers in a file without an index, need no such patience, and begin with a small window.
-//! Several threads decode for one reader, so a read near the end of a run continues it; but a reader that reads less
-//! than half of a run jumps. The rows of an array go through several chunks at once, and come back to each: a read of
-//! what was left out continues a run as well, and takes all that is missing there.
+//! Sequential readers are detected among all reads. The first reads of a run are fetched as requested; then, up to
+//! [`PATIENCE`] bytes, as much again as was read; then a window that grows sixteenfold when an eighth of it is used up.
+//! Readers known to be sequential get that window at once. Many small sequential reads, such as the headers of a file
+//! without an index, begin with a small window earlier. Several threads decode for one reader, so a read near the end
+//! of a run continues it; a reader that uses less than half of a run counts as random. Reading an array row by row goes
+//! through several chunks at once and comes back to each: a read in a hole of a run continues it too, and fetches the
+//! whole hole.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use std::ops::Range;
 
-/// Bytes that must be read in order before more is fetched than was asked for: a window of an array whose blocks are
-/// whole rows has nearly as many.
+/// Bytes that must be read in order before more is fetched than requested: a window of an array whose blocks are whole
+/// rows has nearly as many.
 const PATIENCE: u64 = 1 << 20;
-/// Reads that must be in order before that: a window of an array is one or two, of any size.
+/// Sequential reads required before that: a window of an array is one or two, of any size.
 const READS: u32 = 3;
 /// Reads that suffice without that.
 const MANY: u32 = 6;
@@ -26,8 +26,8 @@ const FIRST: u64 = 8 << 20;
 const FIRST_SMALL: u64 = 1 << 20;
 /// Largest range of one request.
 pub(super) const LARGEST: u64 = 12 << 20;
-/// Smallest range of one request for what was not announced: it costs no more time than a byte, and what follows is
-/// often read next.
+/// Smallest range of one request for a read that was not announced: it costs no more time than a byte, and the bytes
+/// after it are often read next.
 pub(super) const SMALLEST: u64 = 32 << 10;
 /// The largest window: eight requests.
 const MOST: u64 = 8 * LARGEST;
@@ -36,18 +36,18 @@ const MEMORY: u64 = 64 << 20;
 /// Maximum number of runs.
 const RUNS: usize = 16;
 
-/// A run of so many bytes, at least this part of it, that comes back to what it left out will come back to all of it.
+/// A run that has read so many bytes, and at least one part in [`SPARSE`] of its extent, will read its holes too.
 const SCAN: u64 = 2 << 20;
 const SPARSE: u64 = 8;
-/// What was left out is fetched as a whole if it is at most so large.
+/// A hole of at most this size is fetched as a whole.
 const HOLE: u64 = 2 << 20;
 
-/// What to fetch beside what is read.
+/// The range to fetch beyond a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ahead {
     /// How far to fetch.
     pub(super) until: u64,
-    /// The largest gap between what is there that is fetched as a whole.
+    /// The largest hole that is fetched as a whole.
     pub(super) hole: u64,
 }
 
@@ -81,8 +81,7 @@ impl Streams {
         Self { runs: Vec::new(), most: if most < MOST { most } else { MOST } }
     }
 
-    /// Records a read of `range`, which may be known to be ahead of a reader in order; returns what should be fetched
-    /// now.
+    /// Records a read of `range`, which may be known to be sequential (`is_ahead`); returns what to fetch now.
     pub(super) fn record(&mut self, range: &Range<u64>, is_ahead: bool) -> Ahead {
         let near = |run: &Run| run.next.abs_diff(range.start) <= SLACK;
         let left_out = |run: &Run| run.is_scan() && (run.start..run.next).contains(&range.start);
@@ -139,7 +138,7 @@ impl Run {
     fn read(&mut self, len: u64) -> bool {
         self.reads = self.reads.saturating_add(1);
         let extent = self.next.saturating_sub(self.start);
-        // What is read again does not count.
+        // Bytes that are read again do not count.
         self.bytes = self.bytes.saturating_add(len.max(SMALLEST)).min(extent);
         let is_dense = self.bytes >= extent / 2;
         if extent > MEMORY {

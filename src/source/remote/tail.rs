@@ -1,8 +1,8 @@
 //! The end of an object, asked for together with its beginning: most containers have their index there, and to wait for
 //! the size before takes a round trip more.
 //!
-//! Nothing depends on it. It is asked for once, and if the reply is late, of another version, or in any way not what
-//! was asked for, the end is fetched like everything else.
+//! It is optional: requested once, and if the reply is late, of another version, or otherwise unexpected, the end is
+//! fetched like everything else.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 

@@ -1,4 +1,4 @@
-//! The version of an object: what a server says that identifies its bytes, compared with every reply.
+//! The version of an object: the reply headers that identify its bytes, compared with every reply.
 //!
 //! Servers are asked to answer only for this version (`If-Match`), but several ignore that, so every reply is compared
 //! too. A strong entity tag identifies the bytes. A weak one may stay the same when they change, so the time of the last

@@ -1,5 +1,4 @@
-//! The files that are being written to `remote_cache`: whoever ends waits for them, so that they are there the next
-//! time.
+//! Pending writes to `remote_cache`: a process waits for them before it exits, so that the next one finds the files.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 

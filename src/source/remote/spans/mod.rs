@@ -1,8 +1,8 @@
-//! The spans of one object: those that are there, and those on their way.
+//! The spans of one object, in memory and in flight.
 //!
-//! Spans do not overlap, so that no byte is fetched twice while it is kept. They are charged to the account, to at most
-//! a part of it, and those that were not used for the longest time make room for others. What is on disk is a span as
-//! it lies there, so that a span comes either from there or from the server.
+//! Spans do not overlap, so that no byte is fetched twice while it is kept. They are charged to the account, up to a
+//! share of it, and the least recently used make room for others. A file on disk is one span, so a span comes either
+//! from disk or from the server.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -26,8 +26,8 @@ use super::streams::{Ahead, LARGEST, SMALLEST};
 const LEAST_AHEAD: u64 = 1 << 20;
 /// The end of an object is fetched as one: indexes, manifests and trailers lie there.
 pub(super) const TAIL: u64 = 16 << 10;
-/// Largest range of one request for what was announced. All of them are made at once, and a connection brings only so
-/// much in a round trip.
+/// Largest range of one request for announced ranges. All of them are requested at once, and a connection brings only
+/// so much in a round trip.
 const ANNOUNCED: u64 = 8 << 20;
 /// Ranges with smaller gaps between them are fetched as one.
 const GAP: u64 = 64 << 10;
@@ -57,9 +57,9 @@ struct Kept {
 /// The spans that a read needs.
 #[derive(Debug, Default)]
 pub(super) struct Needed {
-    /// Those that cover it.
+    /// The spans that cover it.
     pub(super) cover: Vec<Arc<Span>>,
-    /// Those that are to be fetched, some of them ahead of the read.
+    /// The spans to fetch, some of them ahead of the read.
     pub(super) fetch: Vec<Arc<Span>>,
 }
 
@@ -102,8 +102,8 @@ impl Spans {
         Ok(Some(span))
     }
 
-    /// The spans for `ranges`, each with what to fetch besides; those that are missing are added. With `is_exact`, they
-    /// are announced, so small ranges are not widened, and what there is no room for is left out.
+    /// The spans for `ranges`, each with what to fetch besides; adds the missing ones. With `is_exact`, the ranges are
+    /// announced: small ones are not widened, and any without room are left out.
     pub(super) fn needed(&self, ranges: &[(Range<u64>, Ahead)], is_exact: bool) -> Needed {
         let mut kept = self.lock();
         let mut needed = Needed::default();
@@ -121,8 +121,8 @@ impl Spans {
         needed
     }
 
-    /// Covers `range` by spans, and on to `until` while there is room for more than is waited for; with `is_exact`,
-    /// nothing is waited for. Adds those that are missing, also to `fetch`.
+    /// Covers `range` by spans, and on to `until` while there is room for more than the awaited ones; with `is_exact`,
+    /// none is awaited. Adds missing spans, to `fetch` too.
     fn cover(
         &self,
         kept: &mut Kept,
@@ -134,7 +134,7 @@ impl Spans {
         let Ahead { until, hole } = ahead;
         let mut cover = Vec::new();
         let mut at = range.start;
-        // A little more ahead is not worth a request, nor is what the next window begins with.
+        // A little more ahead is not worth a request, nor is the part that the next window will fetch.
         let least = if until == self.size { LEAST_AHEAD } else { LARGEST };
         let largest = if until == range.end { ANNOUNCED } else { LARGEST };
         while at < range.end || until.saturating_sub(at) >= least {
@@ -155,7 +155,7 @@ impl Spans {
                 None if is_exact => at..end.min(free.end).min(at.saturating_add(largest)),
                 None => self.widened(at..end.min(free.end), &free),
             };
-            // What is only announced is fetched when it is read, if there is no room for it now.
+            // Without room now, an announced range is fetched when it is read.
             let (awaited, ahead) = (at < range.end && !is_exact, gap(until));
             let (gap, charge) = match self.make_room(kept, &ahead) {
                 None if !awaited => break,
@@ -183,7 +183,7 @@ impl Spans {
         cover
     }
 
-    /// What to fetch for the missing `gap`, within `free`, which nothing covers.
+    /// The range to fetch for the missing `gap`, within `free`, which nothing covers.
     fn widened(&self, gap: Range<u64>, free: &Range<u64>) -> Range<u64> {
         let tail = self.size.saturating_sub(TAIL);
         // A small hole before it would take a request of its own.
@@ -282,7 +282,7 @@ impl Kept {
             return None;
         }
         if span.has_failed() {
-            // Those who wait for it have it; who comes now tries again.
+            // Its waiters have the error; later readers try again.
             self.remove(start);
             return None;
         }

@@ -64,7 +64,7 @@ fn what_is_announced_is_fetched_exactly_and_what_is_ahead_in_large_requests() {
     assert_eq!(ranges(&announced.fetch), [MIB..MIB + 10, 2 * MIB..2 * MIB + 10]);
     let ahead = spans.wanted(&[10 * MIB..11 * MIB], until(40 * MIB), false);
     assert_eq!(ranges(&ahead.fetch), [10 * MIB..22 * MIB, 22 * MIB..34 * MIB]);
-    // What the next window begins with is left to it.
+    // The start of the next window is left to it.
     assert!(spans.wanted(&[10 * MIB..11 * MIB], until(40 * MIB), false).fetch.is_empty());
     let hole = spans.wanted(&[3 * MIB..3 * MIB + 10], Ahead { until: 0, hole: 8 * MIB }, true);
     assert_eq!(ranges(&hole.fetch), [3 * MIB..10 * MIB]);
@@ -104,7 +104,7 @@ fn without_room_what_is_waited_for_passes_through_and_nothing_is_fetched_ahead()
     spans.settle(&needed.cover[0]);
     assert!(spans.lock().spans.is_empty());
     assert_eq!(spans.lock().bytes, 0);
-    // Not widened either, and what is there already is not kept.
+    // Not widened either; present spans are not kept.
     let full = account.charge(MIB - 10, "others").unwrap();
     let little = spans.wanted(&[10 * MIB..10 * MIB + 100], until(50 * MIB), false);
     assert_eq!(ranges(&little.fetch), [10 * MIB..10 * MIB + 100]);
