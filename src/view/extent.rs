@@ -120,8 +120,8 @@ impl Extent<'_> {
         self.len() == 0
     }
 
-    /// Copies to `dst`, whose length is that of the extent, the bytes of the pieces that `lookup` returns. Other bytes
-    /// are written if there is `fetch`.
+    /// Copies the bytes of the pieces that `lookup` returns to `dst`, which has the length of the extent. Writes the
+    /// other bytes if there is `fetch`.
     pub(super) fn read(&self, dst: &mut [u8], lookup: &Lookup, fetch: Option<&dyn Fetch>) -> Result<()> {
         match *self {
             Self::Piece { blob, piece, size, start, .. } => {

@@ -1,7 +1,7 @@
 //! Reads by fragments: the same bytes from parts of pieces, for a reader that needs little of each piece.
 //!
-//! A view by fragments has the parts of its view, except that blobs are replaced by those of their fragments. So the
-//! cache decodes, shares and keeps a fragment as it does a piece, and arrays are gathered from fragments alike.
+//! A view by fragments has the parts of its view, with each blob replaced by its fragments. So the cache decodes,
+//! shares and keeps fragments as it does pieces, and arrays are gathered from them likewise.
 //!
 //! Limits: a view with fragments keeps its list of parts twice once it was read by fragments.
 #![forbid(unsafe_code)]

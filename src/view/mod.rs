@@ -93,8 +93,8 @@ impl View {
         self.copy(at, dst, &|blob, piece| fetch.piece(blob, piece).map(Some), Some(fetch))
     }
 
-    /// Copies to `dst`, which stands for the bytes at `at`, those of the pieces that `pieces` returns, and nothing
-    /// else.
+    /// Copies the bytes of the pieces that `pieces` returns to `dst`, which stands for the bytes at `at`; leaves the
+    /// others.
     ///
     /// # Errors
     /// As [`View::read`].
@@ -102,7 +102,7 @@ impl View {
         self.copy(at, dst, &|blob, piece| Ok(pieces(blob, piece)), None)
     }
 
-    /// Fills `dst` with the bytes at `at` except those of the pieces that are `done`, which it leaves as they are.
+    /// Fills `dst` with the bytes at `at`, except the pieces in `done`, which it leaves as they are.
     ///
     /// # Errors
     /// As [`View::read`].

@@ -15,7 +15,7 @@ use super::{AXES, GridReader, Index};
 pub(super) struct Pieces<'a> {
     pub(super) reader: &'a GridReader,
     pub(super) lookup: &'a Lookup<'a>,
-    /// `None` for a piece whose bytes are not copied.
+    /// `None` for a piece that is not copied.
     pub(super) current: Option<(Range<u64>, Option<Piece>)>,
 }
 

@@ -16,7 +16,7 @@ impl GridReader {
         }
         let at = range.start;
         self.each_box(range, &mut |lo, hi| {
-            // What is inside along the axes before `d`, and outside along axis `d`.
+            // The part inside along the axes before `d`, and outside along axis `d`.
             let (mut lo, mut hi) = (*lo, *hi);
             for d in 0..self.axes.len() {
                 let edge = self.axes[d].inside().clamp(lo[d], hi[d]);

@@ -1,4 +1,4 @@
-//! What was read of the elements, cell by cell.
+//! The values of a picture, cell by cell.
 #![forbid(unsafe_code)]
 
 /// Maximum number of values that get a colour each.

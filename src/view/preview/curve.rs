@@ -7,7 +7,7 @@ use super::png_file::Picture;
 use super::scale::Scale;
 use super::viridis::VIRIDIS;
 
-/// Colours: transparent, the ground, the line of zero, the curve, and what is beyond the scale.
+/// Colours: transparent, background, zero line, curve, out of scale.
 const NOTHING: u8 = 0;
 const GROUND: u8 = 1;
 const ZERO: u8 = 2;

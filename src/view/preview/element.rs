@@ -82,7 +82,7 @@ fn hypotenuse(sides: [f64; 2]) -> f64 {
     if long == 0.0 || long.is_infinite() { long } else { long * (1.0 + (short / long).powi(2)).sqrt() }
 }
 
-/// The magnitude of a complex number, whose parts are of type `F`.
+/// The magnitude of a complex number with parts of type `F`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub(super) struct Magnitude<F>(f64, std::marker::PhantomData<F>);
 

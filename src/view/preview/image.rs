@@ -31,7 +31,7 @@ pub(super) fn draw(plane: &Plane, cells: &Cells) -> Picture {
     Picture { width: width as u32, height: height as u32, pixels, palette, scale }
 }
 
-/// The colour of each cell, of which 0 is transparent, and what the colours mean.
+/// The colour of each cell, 0 for transparent, and the legend.
 fn colours(cells: &Cells) -> (Vec<u8>, String) {
     if let Some((values, labels)) = &cells.labels {
         let last = (values.len() - 1).max(1);

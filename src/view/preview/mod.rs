@@ -1,10 +1,10 @@
 //! A picture of an array, as a PNG.
 //!
-//! Shows as: `preview.png`. One dimension is a curve, two are an image, of more the middle slice is shown (`plane`).
-//! Limits: `BUDGET` bytes are decoded, whatever the size of the array: of more, lines or places at even distances,
-//! and of a stream that is only decoded from its start, its start (`plan`). Sides of 1024 pixels. Pieces that are
-//! needed again are held meanwhile, so that none is decoded twice whatever the size of the cache; they are charged, so
-//! that the cache gives way to them, and one picture at a time is made of those that share an account.
+//! Shows as: `preview.png`. One dimension is a curve, two are an image, three and more show their middle slice
+//! (`plane`). Limits: `BUDGET` bytes are decoded, whatever the size of the array: of a larger one, lines or places at
+//! even distances, or the start of a stream that can only be decoded from its start (`plan`). Sides of 1024 pixels.
+//! Pieces that are needed again are held meanwhile, so that none is decoded twice whatever the size of the cache; they
+//! are charged, so that the cache makes room, and pictures that share an account are made one at a time.
 //!
 //! Invariant: the size of the file follows from the shape alone (`png_file`), so that nothing is decoded to list it.
 #![forbid(unsafe_code)]
@@ -35,8 +35,8 @@ use png_file::{Picture, Text};
 /// Maximum number of bytes that are decoded for a picture.
 const BUDGET: u64 = 64 << 20;
 
-/// The picture of `array`, whose elements are at the start of `data`. `None` if it has no elements, or no numbers. What
-/// is held while it is made is charged to `account`.
+/// The picture of `array`, whose elements are at the start of `data`. `None` if it has no elements, or no numbers.
+/// Memory to make it is charged to `account`.
 pub fn content(array: &Array, data: &Content, account: &Account) -> Option<Content> {
     let number = Number::of(&array.descr)?;
     let (middle, start) = (Plane::middle(array)?, Plane::start(array)?);
@@ -54,7 +54,7 @@ pub fn content(array: &Array, data: &Content, account: &Account) -> Option<Conte
     Some(Content::Computed { len: Some(len), make: Arc::new(make) })
 }
 
-/// Returns what a picture has held to the system, on drop.
+/// Returns the freed memory of a picture to the system, on drop.
 struct Trim;
 
 impl Drop for Trim {
@@ -67,7 +67,7 @@ fn draw(plane: &Plane, cells: &Cells) -> Picture {
     if plane.is_curve() { curve::draw(plane, cells) } else { image::draw(plane, cells) }
 }
 
-/// What the picture shows, in words.
+/// The description of the picture.
 fn texts(array: &Array, plane: &Plane, cells: &Cells, picture: &Picture) -> Vec<Text> {
     let all = array.shape.iter().fold(1_u64, |n, &d| n.saturating_mul(d));
     let of = match Number::of(&array.descr) {

@@ -34,7 +34,7 @@ const VISITS: u64 = 1 << 18;
 /// Blob id and piece number.
 type Key = (u64, u64);
 
-/// What is decoded of each cell.
+/// The decoded part of each cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cover {
     All,
@@ -54,7 +54,7 @@ pub(super) struct Strip {
     pub(super) columns: Range<u64>,
 }
 
-/// What is decoded of a plane.
+/// The decoded part of a plane.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     view: &'a View,
@@ -66,7 +66,7 @@ pub(super) struct Plan<'a> {
     pub(super) columns: u64,
     /// The strip that needs a piece last, for each.
     last: HashMap<Key, u64>,
-    /// The strips that are left out, and the first of those that are too much.
+    /// The strips that are left out, and the first one beyond the budget.
     left_out: Vec<u64>,
     end: u64,
 }
@@ -84,7 +84,7 @@ fn middle(range: &Range<u64>, most: u64) -> Range<u64> {
 }
 
 impl<'a> Plan<'a> {
-    /// Plans what is decoded of `plane`, or of `start`, which it returns.
+    /// Plans the decoding of `plane`, or of its start; returns the plane planned.
     ///
     /// # Errors
     /// [`Kind::TooLarge`] if no part fits in the budget.
@@ -147,7 +147,8 @@ impl<'a> Plan<'a> {
         if lines.saturating_mul(plane.row_bytes() / plane.step * plane.itemsize) > BUDGET {
             return Ok(None);
         }
-        // What covers much is served to the end only after a long verification: the end of sparse samples is left out.
+        // Pieces near the end of a stream are served only after a long verification of most of it: sparse samples leave
+        // it out.
         let avoids_end = cover != Cover::All;
         if !self.count(avoids_end)? {
             return Ok(None);
@@ -256,7 +257,7 @@ impl<'a> Plan<'a> {
         self.cover != Cover::Start
     }
 
-    /// Reads what is planned, and passes it to `each`.
+    /// Reads the planned strips, and passes them to `each`.
     ///
     /// # Errors
     /// As [`View::read`].

@@ -1,8 +1,7 @@
 //! Which elements of an array a picture shows, and at which size.
 //!
-//! Dimensions of length 1 are left out. Of the others, the last two are rows and columns, and the middle of each of
-//! those before is shown; a last one of at most [`COMPONENTS`] elements, as of colours or vectors, counts as one of
-//! those.
+//! Dimensions of length 1 are left out. Of the others, the last two are rows and columns; of each leading one, the
+//! middle is shown, and also of a last one of at most [`COMPONENTS`] elements, such as colours or vectors.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! Writes a picture as a PNG of a size that follows from its width and height.
 //!
-//! The pixels are stored without compression, one byte each, and a chunk that readers skip fills up what the texts
-//! leave free. So the size of the file is known before there is a picture.
+//! The pixels are stored without compression, one byte each, and a chunk that readers skip pads the texts. So the size
+//! of the file is known before there is a picture.
 #![forbid(unsafe_code)]
 
 use png::chunk::ChunkType;
@@ -9,7 +9,7 @@ use png::chunk::ChunkType;
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 
-/// A picture of 256 colours, of which the first is transparent.
+/// A picture of 256 colours; the first is transparent.
 #[derive(Debug)]
 pub(super) struct Picture {
     pub(super) width: u32,
@@ -27,7 +27,7 @@ pub(super) type Text = (&'static str, String);
 
 /// Bytes of a chunk besides its content.
 const CHUNK: u64 = 12;
-/// Bytes of all texts and of what fills them up, and the most of one text.
+/// Bytes of all texts with their padding, and the most of one text.
 const TEXTS: u64 = 4096;
 const LONGEST: usize = 512;
 /// Ancillary, private, safe to copy.

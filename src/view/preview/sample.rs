@@ -56,7 +56,7 @@ struct Sum {
 
 const NOTHING: Sum = Sum { total: 0.0, count: 0, low: f64::INFINITY, high: f64::NEG_INFINITY };
 
-/// The sums of one row of cells, and the results of those before.
+/// The sums of one row of cells, and the results of the rows before.
 struct Sums<'a, E> {
     plan: &'a Plan<'a>,
     plane: &'a Plane,

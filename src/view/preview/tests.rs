@@ -1,4 +1,4 @@
-//! Tests of pictures: what they show, and what is decoded for them.
+//! Tests of pictures: their content, and the pieces decoded for them.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::format::testing::{Memory, Plain};
 use crate::format::{BlobRef, Grid, Piece};
 
-/// Counts what is fetched; no piece may be fetched twice.
+/// Counts fetches; no piece may be fetched twice.
 #[derive(Default)]
 struct Counting {
     bytes: Cell<u64>,

@@ -1,4 +1,4 @@
-//! Arrays whose blocks are decoded whole for a few of their bytes.
+//! Arrays in blocks that are decoded whole for a few of their bytes.
 
 use super::*;
 use crate::format::{Blob, Layout, Window};

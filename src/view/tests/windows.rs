@@ -1,4 +1,4 @@
-//! Boxes of arrays that are stored in chunks of blocks, and what is outside the array.
+//! Boxes of arrays that are stored in chunks of blocks, and the padding outside the array.
 
 use super::*;
 use crate::format::Window;
@@ -88,7 +88,7 @@ proptest! {
             prop_assert_eq!(&*fragments.get(from..to, &Plain).unwrap(), &want[from as usize..to as usize]);
         }
 
-        // In two passes, as a reader that has some of the pieces: the others, and what is outside, come second.
+        // In two passes, as for a reader that has some of the pieces: the others, and the padding, come second.
         let mut got = vec![0xAA; (to - from) as usize];
         let has = |_: &BlobRef, piece: u64| piece.is_multiple_of(2);
         view.read_pieces(from, &mut got, &|blob, piece| has(blob, piece).then(|| Plain.piece(blob, piece).unwrap())).unwrap();
