@@ -1,8 +1,7 @@
-//! Brings into memory what a program that visits a directory in order asks for next.
+//! Prepares in memory the next entries for a program that visits a directory in order.
 //!
-//! Limits: of each entry its attributes; of a directory also its listing and those below, [`DIRS`] in total, if they
-//! are small: made of at most [`SMALL`] items, and not kept for ever. Files of more than [`SHORT`] bytes are not
-//! opened.
+//! Limits: the attributes of each entry; the listings of a directory and of those below it, [`DIRS`] in total, if they
+//! are small (at most [`SMALL`] items) and not kept for ever. Files of more than [`SHORT`] bytes are not opened.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -39,7 +38,7 @@ impl Tree {
     /// it.
     ///
     /// # Errors
-    /// Fails if structure is broken; whoever asks for it gets the same error.
+    /// Fails if structure is broken; the request for it gets the same error.
     pub fn prepare(&self, dir: &OpenDir, index: u64) -> Result<Option<u64>> {
         let block = &dir.0;
         let Some(index) = block.children.next(index)? else { return Ok(None) };
@@ -51,7 +50,7 @@ impl Tree {
     }
 
     /// As [`Tree::prepare`], for a program that opens files: also returns the file, if it is short and opening it
-    /// decodes nothing. Its view exists then, and is used by whoever opens the file before the result is dropped.
+    /// decodes nothing. Its view exists then, and serves every open of the file until the result is dropped.
     ///
     /// # Errors
     /// As [`Tree::prepare`].

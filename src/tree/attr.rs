@@ -34,7 +34,7 @@ pub struct Attr {
     pub mtime: (i64, i64),
 }
 
-/// What is known of the attributes of an entry without decoding.
+/// Attributes of an entry that are known without decoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KnownAttr {
     /// All of them.
@@ -56,7 +56,7 @@ pub struct DirEntry {
     pub next: u64,
 }
 
-/// A [`DirEntry`] whose name is borrowed.
+/// A [`DirEntry`] with a borrowed name.
 #[derive(Debug, Clone, Copy)]
 pub struct EntryRef<'a> {
     /// The inode number.

@@ -68,7 +68,7 @@ impl Children {
         }
     }
 
-    /// The index that `name` has if there is such a numbered file, whose attributes are not known from its index.
+    /// The index in `name`, if there is such a numbered file and its attributes do not follow from its index.
     pub(super) fn numbered(&self, name: &[u8]) -> Option<u64> {
         match self {
             Self::Listed(_) | Self::Numbered(_) => None,

@@ -18,7 +18,7 @@ pub(super) fn headers(file: &File, stem: &str) -> Vec<(&'static str, File)> {
     headers.into_iter().filter_map(|(suffix, text)| Some((suffix, file(text?)))).collect()
 }
 
-/// The picture of `file`, if that is a principal array of which there is one; making it is charged to `account`.
+/// The picture of `file`, if that is a principal array that can have one; making it is charged to `account`.
 pub(super) fn picture(file: &File, account: &Account) -> Option<Entry> {
     let array = file.array.as_ref().filter(|_| file.is_principal)?;
     let content = preview::content(array, &file.content, account)?;

@@ -27,7 +27,7 @@ pub(super) enum DirSource {
     Numbered(Level),
 }
 
-/// The entries whose names start with the same component.
+/// The entries whose names share their first component.
 #[derive(Default)]
 pub(super) struct Group {
     /// Dropped when they are listed.
@@ -49,7 +49,7 @@ impl Dir {
         }
     }
 
-    /// Drops what only [`list`](super::list::list) needs; called when its result is kept for ever.
+    /// Drops state that only [`list`](super::list::list) needs; called when its result is kept for ever.
     pub(super) fn is_listed(&self) {
         if let DirSource::Group(group) = &self.source {
             *group.entries.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();

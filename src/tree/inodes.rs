@@ -1,4 +1,4 @@
-//! Inode numbers: what they refer to, and the listing of a directory, which assigns those of its children.
+//! Inode numbers: their meaning, and the listing of a directory, which numbers its children.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use super::list::list;
 use super::listing::SubDir;
 use super::{Ino, ROOT, Tree, missing, system};
 
-/// What an inode number refers to.
+/// Meaning of an inode number.
 pub(super) enum Inode {
     /// A directory: the root, or a child.
     Dir(Arc<Dir>),
@@ -33,7 +33,7 @@ impl Tree {
         self.populate(ino, &self.inode(ino)?)
     }
 
-    /// The children of the directory `dir`, whose inode number is `ino`; lists it if necessary.
+    /// The children of the directory `dir`, with inode number `ino`; lists it if necessary.
     ///
     /// # Errors
     /// `ENOTDIR` if it is no directory; otherwise the reason why it cannot be listed.

@@ -1,4 +1,4 @@
-//! Directories made from names with `/`, whose entries the format creates again.
+//! Directories made from names with `/`; the format creates their entries again on demand.
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
@@ -12,7 +12,7 @@ use super::children::{Children, InodeRange};
 use super::listing::Listing;
 use super::listing_builder::ListingBuilder;
 
-/// The items of a directory whose names start with the same component there.
+/// The items of a directory whose names share their next component.
 pub(super) struct Items {
     /// The listing of the parent, which has the chain of their numbers.
     pub(super) parent: Arc<InodeRange>,

@@ -1,4 +1,4 @@
-//! The listings in memory: those that hold state for ever, and the last ones in use of those that can be made again.
+//! The listings in memory: those that hold state for ever, and the most recently used of those that can be made again.
 //!
 //! A container may have a hundred thousand directories of one file each. Of one that was visited and is not in use, the
 //! tree keeps its inode numbers.
@@ -42,7 +42,7 @@ impl Recent {
         Self { listings: LruCache::unbounded(), weight: 0, limit }
     }
 
-    /// Adds a listing; returns those that are not kept any more.
+    /// Adds a listing; returns the evicted ones.
     fn put(&mut self, range: Arc<InodeRange>, weight: u64) -> Vec<Arc<InodeRange>> {
         self.weight += weight;
         self.listings.put(range.dir, range);
@@ -69,7 +69,7 @@ impl KeptListings {
         for_ever.get(&dir).or_else(|| small.listings.get(&dir)).or_else(|| large.listings.get(&dir)).cloned()
     }
 
-    /// Keeps a listing unless there is one already; returns the one that is kept, and those that are not any more.
+    /// Keeps a listing unless there is one already; returns the one that is kept, and the evicted ones.
     pub(super) fn put(&mut self, range: InodeRange) -> (Arc<InodeRange>, Vec<Arc<InodeRange>>) {
         let dir = range.dir;
         if let Some(range) = self.get(dir) {

@@ -1,7 +1,7 @@
 //! The children of a directory, by index and by name.
 //!
-//! A child takes a record of 32 bytes and its name, in the account; only those that the format cannot create again
-//! are kept as objects.
+//! A child takes a record of 32 bytes and its name, charged to the account; only children that the format cannot create
+//! again are kept as objects.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -19,7 +19,7 @@ use super::dir::Dir;
 
 /// Marks an unknown size, and the end of a chain.
 pub(super) const NONE: u64 = u64::MAX;
-/// What errors call its lists.
+/// Name of its lists in error messages.
 const WHAT: &str = "directory";
 
 /// The children of a directory.
@@ -50,7 +50,7 @@ pub(super) enum Object {
     Dir(Arc<Dir>),
 }
 
-/// The kind of a child, with what identifies its content.
+/// The kind of a child, with the key of its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     /// The object with this number.
@@ -117,7 +117,7 @@ impl Child {
 }
 
 impl Listing {
-    /// An empty listing of a directory `depth` levels below the root, whose files `format` creates.
+    /// An empty listing of a directory `depth` levels below the root; `format` creates its files.
     pub(super) fn new(account: &Account, depth: u32, skip: usize, format: Option<Arc<dyn Directory>>) -> Self {
         Self {
             names: Names::new(account),

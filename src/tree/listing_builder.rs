@@ -52,7 +52,7 @@ pub(super) struct ListingBuilder<'a> {
     listing: Listing,
     /// Entries that share a stem, to be added together.
     together: Vec<Entry>,
-    /// The directories made from names with `/` whose names are not the first components of those, by these components.
+    /// The directories made from names with `/` that had to be renamed, by the first component of those names.
     renamed: HashIndex,
     /// Keys of the hashes that identify first components.
     keys: [RandomState; 2],
@@ -64,7 +64,7 @@ pub(super) struct ListingBuilder<'a> {
 }
 
 impl<'a> ListingBuilder<'a> {
-    /// Starts the listing of a directory `depth` levels below the root, whose files `format` creates; `stem` is the
+    /// Starts the listing of a directory `depth` levels below the root; `format` creates its files. `stem` is the
     /// container's file name without its extension. The names of items lack their first `skip` bytes.
     pub(super) fn new(
         account: &Account,
@@ -216,7 +216,7 @@ impl<'a> ListingBuilder<'a> {
         }
     }
 
-    /// Adds a child whose name is free; returns the bytes that it occupies in the container.
+    /// Adds a child with a name that is free; returns the bytes that it occupies in the container.
     fn child(&mut self, name: &str, node: Node) -> Result<u64> {
         let depth = self.listing.depth + 1;
         let dir = |source| Object::Dir(Arc::new(Dir::new(source, depth)));

@@ -148,7 +148,7 @@ impl OpenDir {
 }
 
 impl Tree {
-    /// Creates the tree of `container`, whose file is called `name`, with an account of its own.
+    /// Creates the tree of `container`, from a file called `name`, with an account of its own.
     ///
     /// # Errors
     /// Currently none: nothing is listed yet.
@@ -209,7 +209,7 @@ impl Tree {
     }
 
     /// Like [`Tree::lookup`], from memory only; `None` unless the directory was listed before and its names are in
-    /// memory. Of a directory of numbered files, those whose attributes are in memory.
+    /// memory. In a directory of numbered files, finds only those whose attributes are in memory.
     pub fn known_child(&self, dir: Ino, name: &[u8]) -> Option<Result<Option<Ino>>> {
         let block = self.kept().get(dir)?;
         match block.children.numbered(name) {
@@ -242,7 +242,7 @@ impl Tree {
         self.open_dir(dir)?.entry(index)
     }
 
-    /// The entries of `dir`, whose listing stays in memory meanwhile.
+    /// The entries of `dir`; its listing stays in memory meanwhile.
     ///
     /// # Errors
     /// As [`Tree::lookup`].

@@ -1,7 +1,7 @@
 //! Directories of numbered directories and files, as deep as there are numbers in the name of a file.
 //!
-//! What lies below such a directory follows from how many names each level has: the inode numbers of all levels are
-//! consecutive, level by level, so that none of it takes memory.
+//! The number of names per level defines everything below such a directory: inode numbers are consecutive, level by
+//! level, so that entries take no memory.
 #![forbid(unsafe_code)]
 
 use std::fmt;

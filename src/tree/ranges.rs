@@ -19,8 +19,7 @@ pub(super) const LARGEST: u64 = u64::MAX >> 1;
 const STEP: usize = 2048;
 /// Instead of the first slot of a directory without subdirectories.
 const NONE: u64 = u64::MAX;
-/// Added to the first slot of a directory of numbered entries, whose slots are the number of its levels and their
-/// sides.
+/// Added to the first slot of a directory of numbered entries; its slots hold the number of its levels and their sides.
 const NUMBERED: u64 = 1 << 63;
 
 /// The inode numbers of the children of visited directories.
@@ -52,7 +51,7 @@ impl Ranges {
         let Some(sides) = self.sides(slot) else { return Some((Ino(dir), position)) };
         let Place { depth, number, first: level } = place(&sides, position)?;
         let Some(above) = depth.checked_sub(1) else { return Some((Ino(dir), number)) };
-        // The entries above are those before this level.
+        // Skips the entries of the levels above.
         let side = *sides.get(depth)?;
         let above = level - sides.get(..=above)?.iter().product::<u64>();
         Some((Ino(first + above + number / side), number % side))
@@ -156,7 +155,7 @@ impl Ranges {
     }
 }
 
-/// The children of `dir`, an entry among numbered ones of which the first is `first`.
+/// The children of `dir`, one of the numbered entries that start at `first`.
 fn numbered_below(sides: &[u64], first: u64, dir: Ino) -> Option<(Ino, u64)> {
     let Place { depth, number, first: level } = place(sides, dir.0 - first)?;
     let count: u64 = sides.get(..=depth)?.iter().product();

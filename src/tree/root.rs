@@ -19,7 +19,7 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// The root of `container`; what it makes itself is charged to `account`.
+    /// The root of `container`; its own files are charged to `account`.
     pub(super) fn new(container: &Arc<dyn Container>, account: &Account) -> Self {
         Self { container: Arc::clone(container), account: account.clone() }
     }

@@ -1,4 +1,4 @@
-//! Attributes of inodes: those known without decoding, and sizes found by decoding, which are kept.
+//! Attributes of inodes: those known without decoding, and sizes found by decoding, which are then kept.
 #![forbid(unsafe_code)]
 
 use std::sync::{MutexGuard, PoisonError};
@@ -58,7 +58,7 @@ impl Tree {
         }
     }
 
-    /// What is known of the attributes of an entry of the directory `open`; only from memory.
+    /// The known attributes of an entry of the directory `open`; only from memory.
     pub fn known_entry_attr(&self, open: &OpenDir, ino: Ino) -> Option<KnownAttr> {
         let block = &*open.0;
         let index = ino.0.checked_sub(block.first.0)?;

@@ -1,4 +1,4 @@
-//! What is prepared is answered from memory, and no more is prepared than a walk in order needs.
+//! Prepared entries are answered from memory, and no more is prepared than a walk in order needs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

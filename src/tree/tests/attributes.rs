@@ -1,4 +1,4 @@
-//! Attributes, sizes and open files: what is known from memory, and what is determined once.
+//! Attributes, sizes and open files: known from memory, or determined once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

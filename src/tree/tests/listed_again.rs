@@ -101,7 +101,7 @@ fn small_directories_are_listed_again_when_needed_and_keep_their_inode_numbers_a
     assert_eq!(tree.lookup(dirs[0].ino, b"data.bin").unwrap(), Some(Ino(json.0 - 1)));
 }
 
-/// A directory with files, and a directory of one file, all of which it makes again; counts how many there are.
+/// A directory with files, and a directory of one file, which it makes again on demand; counts live files.
 struct Frame(u64, Arc<()>);
 
 impl Directory for Frame {

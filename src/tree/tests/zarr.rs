@@ -163,7 +163,7 @@ fn names_are_safe_and_belong_to_one_array_or_group() {
     for (path, said) in all {
         assert_eq!(document(&tree, &format!("data.zarr/{path}/zarr.json"))["node_type"], said["node_type"], "{path}");
     }
-    // Those of one group follow each other.
+    // The members of a group follow each other.
     let parents: Vec<_> = all.keys().map(|path| path.rsplit_once('/').map_or("", |(parent, _)| parent)).collect();
     let runs = parents.chunk_by(|a, b| a == b).count();
     assert_eq!(runs, parents.iter().collect::<std::collections::HashSet<_>>().len(), "{parents:?}");
