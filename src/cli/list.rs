@@ -45,7 +45,7 @@ fn word(state: &State) -> &'static str {
     }
 }
 
-/// Prints aligned columns; what is wrong with a mount follows its columns.
+/// Prints aligned columns; each mount is followed by its problem, if it has one.
 fn table(listing: &Listing, out: &mut dyn Write) -> io::Result<()> {
     let mut rows = vec![(COLUMNS.map(str::to_owned), None)];
     rows.extend(listing.mounts.iter().map(|mount| (columns(mount), problem(mount))));
@@ -84,7 +84,7 @@ fn columns(mount: &Listed) -> [String; 6] {
     ]
 }
 
-/// What is wrong with a mount, and what to do.
+/// The problem of a mount, and its remedy.
 fn problem(mount: &Listed) -> Option<String> {
     let point = mount.point.to_string_lossy();
     let point = escaped(&point);

@@ -65,7 +65,7 @@ pub(super) fn start(level: Level, target: Target<'_>) -> Result<(), Failure> {
     };
     let filter =
         EnvFilter::try_new(&directives).map_err(|e| Failure::usage(format!("{VARIABLE}={directives}: {e}")))?;
-    // What these say may carry credentials; of failed requests our own messages tell.
+    // Their messages may carry credentials; our own report failed requests.
     let quiet = ["object_store", "reqwest", "hyper", "hyper_util", "rustls"];
     let directives = quiet.iter().filter_map(|name| format!("{name}=off").parse().ok());
     let filter = directives.fold(filter, EnvFilter::add_directive);
@@ -192,7 +192,7 @@ mod tests {
         let log = Arc::new((UnixDatagram::unbound().unwrap(), path.clone()));
         let mut line = Line { log, priority: priority(tracing::Level::WARN) };
         line.write_all(b"nobody listens\n").unwrap();
-        // A log daemon that is started later, and one that is started again, get what follows.
+        // A log daemon that starts later, or is restarted, gets later messages.
         for _ in 0..2 {
             let theirs = UnixDatagram::bind(&path).unwrap();
             line.write_all(b"piece 3: broken\n").unwrap();

@@ -22,12 +22,12 @@ use crate::source::{Location, Passed, Prefix, Seen, Top};
 pub(super) struct Mirrored {
     top: Arc<Top>,
     rules: Rules,
-    /// What its containers share in a mount.
+    /// State that its containers share in a mount.
     #[cfg(feature = "fuse")]
     shared: format::Options,
 }
 
-/// What a path in the tree leads to.
+/// The target of a path in the tree.
 #[derive(Debug)]
 pub(super) struct Place {
     /// The file or directory, below the directory.
@@ -45,7 +45,7 @@ impl Place {
     }
 }
 
-/// A container that was found, and what it is opened with.
+/// A container that was found, and the options to open it with.
 #[derive(Debug)]
 pub(super) struct Unopened {
     containers: Containers,
@@ -63,7 +63,7 @@ impl Unopened {
     }
 }
 
-/// What it is.
+/// The kind of a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum What {
     /// A directory.
@@ -136,13 +136,13 @@ impl Mirrored {
         Ok(found)
     }
 
-    /// Its containers, for a mount, and what they share.
+    /// Its containers, for a mount, and the options they share.
     #[cfg(feature = "fuse")]
     pub(super) fn containers(self) -> (Containers, format::Options) {
         (Containers::new(self.top, self.rules, self.shared.clone()), self.shared)
     }
 
-    /// What `path` leads to. Links are not followed.
+    /// Resolves `path`. Links are not followed.
     ///
     /// # Errors
     /// [`Kind::NotFound`]; from open(2) and stat(2).
@@ -217,9 +217,9 @@ impl Mirrored {
         Ok(places)
     }
 
-    /// Everything below `dir`, each directory before its content, without what is in containers.
+    /// Everything below `dir`, each directory before its content, without the content of containers.
     ///
-    /// An error is that of a directory that cannot be read; what follows is that of others.
+    /// An error is that of a directory that cannot be read; the walk goes on with the others.
     pub(super) fn walk<'a>(&'a self, dir: &Path) -> impl Iterator<Item = Result<Place>> + 'a {
         let mut failed = None;
         let mut open = match self.entries(dir) {
@@ -273,7 +273,7 @@ impl Mirrored {
     /// ahead.
     ///
     /// # Errors
-    /// Those of `each`.
+    /// Errors of `each`.
     pub(super) fn walk_finding<E>(
         &self,
         dir: &Path,

@@ -81,8 +81,8 @@ impl OptionSpec {
     }
 }
 
-/// Converts the words in `lists` to long options, in order. `known` are the options of the command; `mounting` are
-/// those of `mount`, for the error message if a word applies only to it.
+/// Converts the words in `lists` to long options, in order. `known` are the options of the command; `mounting` those of
+/// `mount`, for the error message about a word that only applies there.
 ///
 /// # Errors
 /// A message for the user if a word is unknown or lacks its value.

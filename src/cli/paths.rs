@@ -37,8 +37,8 @@ impl TreePath {
     }
 
     /// The entries of this directory sorted by path (numbered files by number), with `recursive` everything below it;
-    /// or this entry itself if it is not a directory. Keeps the names of the directories that lead to the last entry,
-    /// not those of the whole tree.
+    /// or this entry itself if it is not a directory. Keeps only the names in the directories on the way to the last
+    /// entry.
     ///
     /// An error is the last item: as [`Tree::entries`], or that there are more than [`MOST`] entries.
     pub(super) fn sorted<'a>(&self, tree: &'a Tree, recursive: bool) -> Sorted<'a> {
@@ -76,16 +76,15 @@ struct OpenDir {
 
 /// The entries of an open directory that are left.
 enum Rest {
-    /// Of a directory whose names are in memory.
+    /// A directory with its names in memory.
     Sorted(std::vec::IntoIter<Step>),
     /// Of a directory of numbered files, in the order of their numbers, from this position on.
     Numbered(u64),
-    /// Of a directory of so many entries whose names are their positions: the next step.
+    /// A directory of so many entries named by their positions: the next step.
     Decimal(u64, Option<Step>),
 }
 
-/// The number after `number` among those below `count`, in the order of their decimal digits: 0, 1, 10, 100, 101, 11,
-/// 2.
+/// The successor of `number` below `count`, in the order of decimal digits: 0, 1, 10, 100, 101, 11, 2.
 fn next_by_digits(number: u64, count: u64) -> Option<u64> {
     let longer = number.checked_mul(10).filter(|&longer| number > 0 && longer < count);
     longer.or_else(|| {

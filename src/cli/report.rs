@@ -20,7 +20,7 @@ pub(super) fn output(error: &io::Error) -> Failure {
     Failure::system(Path::new("standard output"), error)
 }
 
-/// Prints what the user should know of an operation on `subject` that has succeeded.
+/// Prints a notice about an operation on `subject` that has succeeded.
 pub(super) fn notice(subject: &Path, what: impl fmt::Display) {
     report(&Failure::at(subject, what));
 }

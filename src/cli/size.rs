@@ -27,7 +27,7 @@ pub(super) fn parse(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| format!("{text:?} is beyond 64 bits"))
 }
 
-/// Parses `DIR[:SIZE]`: what follows the last colon is a size only if it can be one.
+/// Parses `DIR[:SIZE]`: the part after the last colon is a size only if it can be one.
 ///
 /// # Errors
 /// A message for the user.

@@ -1,4 +1,4 @@
-//! Options that have no effect on what a command opens. The user is told: one that is passed over looks as if it worked.
+//! Options without effect on what a command opens. The user is warned: an ignored option looks as if it worked.
 #![forbid(unsafe_code)]
 
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! `fzmfs completions`: shell completions for the command line.
 //!
-//! That of bash is our own: it completes words of `-o` and mount points too. Those of other shells are generated.
+//! The script for bash is our own: it completes words of `-o` and mount points too. The others are generated.
 #![forbid(unsafe_code)]
 
 mod bash;
@@ -25,7 +25,7 @@ fn generated(shell: Shell, program: &mut clap::Command) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, program, "fzmfs", &mut script);
     let hidden = program.get_subcommands().flat_map(clap::Command::get_arguments).filter(|arg| arg.is_hide_set());
-    // It has a line for each option, of those that are hidden too, with its help; other characters may be escaped.
+    // It has a line for each option, hidden ones included, with its help; other characters may be escaped.
     let plain = |help: String| help.chars().take_while(|&c| c.is_alphanumeric() || c == ' ').collect::<String>();
     let hidden: Vec<_> = hidden.filter_map(clap::Arg::get_help).map(|help| plain(help.to_string())).collect();
     let is_shown = |line: &&str| !hidden.iter().any(|help| line.contains(help));

@@ -23,7 +23,7 @@ use rustix::fs::FileType;
 /// Extracts the paths that are asked for, or everything.
 ///
 /// # Errors
-/// Fails if the directory cannot be written to; what else fails is reported, and the rest is extracted.
+/// Fails if the directory cannot be written to; other failures are reported, and the rest is extracted.
 pub(super) fn run(mirrored: &Mirrored, args: &args::Extract) -> Outcome {
     let everything = [OsStr::new("").to_owned()];
     let paths = if args.paths.is_empty() { &everything[..] } else { &args.paths };
@@ -85,7 +85,7 @@ impl Job<'_> {
         let Ok(()) = done;
     }
 
-    /// Extracts one entry: a directory without its content; of a container, what was `found`.
+    /// Extracts one entry: a directory without its content; of a container, the one `found`.
     fn extract(&self, place: &Place, found: Option<Result<Unopened>>) -> Outcome {
         let real = self.args.dir.join(&place.shown);
         let refused = |e: io::Error| match e.kind() {
@@ -106,7 +106,7 @@ impl Job<'_> {
         if place.what == What::Dir {
             return self.dir.make_directory(shown).map_err(refused);
         }
-        // Its directory may not be among what is extracted.
+        // Its directory may not be part of the extraction.
         self.dir.make_directory(shown.rsplit_once('/').map_or("", |(dir, _)| dir)).map_err(refused)?;
         let slot = self.dir.slot(shown).map_err(refused)?;
         if slot.is_taken() && !self.args.force {

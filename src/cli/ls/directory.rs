@@ -55,11 +55,11 @@ impl Listing<'_> {
         self.failed = true;
     }
 
-    /// Prints an entry, and what is in it if that is a container.
+    /// Prints an entry, and its content if it is a container.
     fn line_and_content(&mut self, place: &Place, found: Option<Result<Unopened>>) -> Outcome {
         self.line(place, true)?;
         if let (What::Container(inner), Some(found)) = (&place.what, found) {
-            // What is wrong with one container is reported, and the others are listed.
+            // A broken container is reported, and the others are listed.
             if let Err(failure) = self.container(place, inner, found.and_then(Unopened::open)) {
                 self.report(&failure);
             }

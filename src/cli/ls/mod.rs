@@ -77,7 +77,7 @@ struct Sizes<'a> {
     args: &'a args::Ls,
     /// Width of the longest.
     width: usize,
-    /// The files whose size cannot be determined.
+    /// The files with a size that cannot be determined.
     failed: HashSet<Ino>,
 }
 

@@ -1,7 +1,7 @@
 //! `fzmfs verify` of a directory: all containers below it, with one progress bar and a summary.
 //!
 //! Small containers are verified several at a time, each by one thread, with one account for all; any other alone, by
-//! all threads. What is printed is in the order of the tree.
+//! all threads. Output is in the order of the tree.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
@@ -119,7 +119,7 @@ fn alone(mirrored: &Mirrored, place: &Place, reading: &args::DecodeArgs, bar: &P
     verdict
 }
 
-/// What small containers are verified with.
+/// Settings for verifying small containers.
 struct Small<'a> {
     mirrored: &'a Mirrored,
     reading: args::DecodeArgs,
@@ -129,7 +129,7 @@ struct Small<'a> {
 impl<'a> Small<'a> {
     fn new(mirrored: &'a Mirrored, reading: &args::DecodeArgs) -> Self {
         let account = reading.options().account();
-        // With disk space of its own each would be parsed twice, to keep what it has decoded.
+        // With its own disk space each would be parsed twice, to keep its decoded bytes.
         let reading = args::DecodeArgs { threads: Some(1), spill: None, ..reading.clone() };
         Self { mirrored, reading, account }
     }
