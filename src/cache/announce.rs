@@ -1,4 +1,4 @@
-//! Pieces of blobs that are far: what they are decoded from is fetched with few requests before the first is decoded.
+//! Announcements of pieces of far blobs: their stored bytes are fetched with few requests before the first is decoded.
 //!
 //! A thread that decodes waits for a server piece by piece; one that announces waits for structure only, so that the
 //! requests for many pieces are on their way at the same time, whatever the number of threads.
@@ -32,7 +32,7 @@ impl Cache {
     }
 }
 
-/// Announces those of `pieces` that are far, blob by blob.
+/// Announces the far ones of `pieces`, blob by blob.
 pub fn announce(pieces: &[(BlobRef, u64)], need: Need) {
     for row in pieces.chunk_by(|(a, _), (b, _)| a.id() == b.id()) {
         let Some((blob, _)) = row.first().filter(|(blob, _)| blob.is_far()) else { continue };
@@ -53,7 +53,7 @@ mod tests {
     use crate::error::Result;
     use crate::format::{Blob, Layout};
 
-    /// A blob that is far and notes what happens.
+    /// A far blob that records its calls.
     struct Far(Arc<Mutex<Vec<String>>>);
 
     impl Blob for Far {

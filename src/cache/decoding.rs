@@ -1,4 +1,4 @@
-//! The decodes of the cache: each ends its flight, and what it gave is cached.
+//! The decodes of the cache: each ends its flight and caches its result.
 //!
 //! Invariants: a panic of a decoder is an error; bytes of a changed source are neither cached nor served.
 #![forbid(unsafe_code)]
@@ -29,7 +29,7 @@ impl Cache {
             blob.decode(piece, &mut bytes)?;
             Ok(Arc::new(bytes))
         });
-        // Bytes and errors of a changed source are not those of the one that was opened.
+        // A changed source yields bytes and errors of another file.
         let result = self.unchanged().and(decoded);
         let result = Self::check_gate(blob, piece, result);
         self.complete(flight, (blob, piece), epoch, &result, deliver);
@@ -61,7 +61,7 @@ impl Cache {
     }
 
     /// Caches the result of a decode started in `epoch`, if there is one, and completes the flight. A decode that was
-    /// given up is done again for those who did not.
+    /// given up is done again for the waiters that have not.
     fn complete(
         &self,
         flight: &Arc<InFlight>,

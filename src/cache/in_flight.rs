@@ -107,7 +107,7 @@ impl InFlight {
         }
     }
 
-    /// Whether somebody waits for it who has not given up.
+    /// Whether it has a waiter that has not given up.
     pub(super) fn is_wanted(&self) -> bool {
         self.lock().is_wanted()
     }

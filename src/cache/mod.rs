@@ -4,8 +4,8 @@
 //! progress; [`Cache::fetch_async`] waits without a thread. Decoding and freeing memory happen without the lock.
 //!
 //! Limits: cached pieces and spare buffers at most the budget; a larger piece is served and not cached. In addition,
-//! one buffer per running decode. Unused prefetched pieces at most half the budget. What is read once in order takes
-//! about 16 MiB, whatever the budget (`queues`).
+//! one buffer per running decode. Unused prefetched pieces at most half the budget. Data read once in order takes about
+//! 16 MiB, whatever the budget (`queues`).
 //!
 //! Invariants: a panic in a decoder becomes an error; every piece that is waited for is being decoded or queued.
 #![forbid(unsafe_code)]
@@ -124,8 +124,8 @@ impl Cache {
         self.pool.workers()
     }
 
-    /// Returns the piece if it is present and no gate withholds it. Never waits for a decode. For readers: what they
-    /// request may start to decode what follows.
+    /// Returns the piece if it is present and no gate withholds it. Never waits for a decode. For readers: a request
+    /// may start readahead.
     pub fn peek(&self, blob: &BlobRef, piece: u64) -> Option<Piece> {
         blob.note_read(piece);
         let key = (blob.id(), piece);
@@ -163,7 +163,7 @@ impl Cache {
                 Found::Claimed(flight) => flight,
                 Found::InFlight(flight) if flight.claim() => flight,
                 Found::InFlight(flight) | Found::Coming(flight) => match flight.wait() {
-                    // By whoever decoded it, or by this caller.
+                    // Given up by the thread that decoded it, or by this caller.
                     Err(e) if is_given_up(&e) => continue,
                     result => return result,
                 },
@@ -206,7 +206,7 @@ impl Cache {
         }));
     }
 
-    /// Runs `work` for those who wait for one of `flights`, until all of them have given up.
+    /// Runs `work` for the waiters of `flights`, until all of them have given up.
     fn for_those<T>(flights: &[&Arc<InFlight>], work: impl FnOnce() -> T) -> T {
         match flights.iter().map(|flight| flight.awaited()).max() {
             None | Some(Awaited::No) => return wanted::ahead(work),
@@ -237,7 +237,7 @@ impl Cache {
         self.lock().store.stats()
     }
 
-    /// What failures and prefetched pieces get old by.
+    /// The clock that ages failures and prefetched pieces.
     #[cfg(test)]
     fn clock(&self) -> crate::clock::Clock {
         self.lock().store.clock.clone()

@@ -22,9 +22,8 @@ impl Cache {
         self.batch(Order::Sequential)
     }
 
-    /// As [`Cache::prefetch_batch`], for one of many files that are read whole, each perhaps several times; it has
-    /// `pieces` of `blob`. If they are not next to what was read before, the readers jump, and the pieces are kept for
-    /// them.
+    /// As [`Cache::prefetch_batch`], for one of many files that are read whole, each perhaps several times; it consists
+    /// of `pieces` of `blob`. If they do not continue earlier reads, access is random, and the pieces are kept.
     pub fn prefetch_whole(&self, blob: &BlobRef, pieces: &RangeInclusive<u64>) -> Prefetch<'_> {
         let order = self.lock().store.order_of_whole(blob.id(), pieces);
         self.batch(order)
@@ -51,7 +50,7 @@ impl Cache {
         hints.send() && all
     }
 
-    /// Decodes those of the pieces that were not requested meanwhile.
+    /// Decodes the pieces that were not requested meanwhile.
     fn ahead(&self, blob: &BlobRef, pieces: Range<u64>) {
         let mut in_flight_pieces: Vec<(u64, Arc<InFlight>)> = Vec::new();
         let mut state = self.lock();
@@ -91,9 +90,9 @@ struct Row {
 pub struct Prefetch<'a> {
     cache: &'a Cache,
     order: Order,
-    /// Those not queued yet.
+    /// Not queued yet.
     row: Option<Row>,
-    /// Those that are far, which are announced together before they are queued.
+    /// The far ones, which are announced together before they are queued.
     far: Vec<Row>,
     taken: bool,
 }

@@ -1,4 +1,4 @@
-//! Which pieces stay in memory: what is read once in order passes through a small ring; what is read again stays.
+//! Which pieces stay in memory: those read once in order pass through a small ring; those read again stay.
 //!
 //! - `ahead`: pieces that were decoded before their first request.
 //! - `ring`: pieces read in order, from their first request on; first in, first out; with `ahead` about [`RING`] bytes.
@@ -40,7 +40,7 @@ use crate::format::Piece;
 /// A blob's id and a piece number.
 pub(super) type Key = (u64, u64);
 
-/// Bytes for readers in order: the ring and what is prefetched for them, unless one of them needs more.
+/// Bytes for sequential readers: the ring and their prefetched pieces, unless one of them needs more.
 pub(super) const RING: u64 = 16 << 20;
 /// The size up to which reuse enlarges the ring at the cost of `recent` and `main`.
 const WIDE: u64 = 64 << 20;
@@ -141,7 +141,7 @@ impl Queue {
     }
 }
 
-/// What remains of an evicted piece.
+/// The trace that an evicted piece leaves.
 struct Ghost {
     bytes: u64,
     /// Its position in the ring, if it was there.
@@ -220,7 +220,7 @@ impl Queues {
         Some((piece, true))
     }
 
-    /// Inserts a decoded piece: `ahead` if it was prefetched and not requested yet. Returns what it replaces.
+    /// Inserts a decoded piece: `ahead` if it was prefetched and not requested yet. Returns the one it replaces.
     pub(super) fn insert(
         &mut self,
         key: Key,
@@ -239,7 +239,7 @@ impl Queues {
         if let Some(ghost) = self.ghosts.pop(&key) {
             self.ghost_bytes -= ghost.bytes;
             let distance = ghost.entered.map(|entered| self.passed - entered);
-            // A ring cannot hold what returns later.
+            // A ring cannot hold a piece that returns later.
             if let Some(distance) = distance.filter(|&distance| distance <= budget / 4 * 3) {
                 self.reused(distance, ghost.bytes);
             }

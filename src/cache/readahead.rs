@@ -1,4 +1,4 @@
-//! Readahead: decides what to decode before it is requested, with one small state per open file.
+//! Readahead: decides which pieces to decode before they are requested, with a small state per open file.
 //!
 //! Sequential reads open a window that doubles up to a few pieces per worker; a seek closes it. The kernel sends the
 //! reads of one reader from several threads and slightly out of order, so a read near the expected offset counts as

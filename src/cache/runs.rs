@@ -4,8 +4,8 @@
 //! decoder's memory would move between their cores with every piece. The thread that decodes a run hands each finished
 //! piece to another one, which delivers it meanwhile; requests for pieces that the run will reach wait for it.
 //!
-//! A run ends when nothing is left to decode; what is requested or prefetched next joins it. If other jobs find no free
-//! thread, it is queued again behind them.
+//! A run ends when nothing is left to decode; the next pieces requested or prefetched join it. If other jobs find no
+//! free thread, it is queued again behind them.
 //!
 //! Invariant: a requested piece of a run that no thread is decoding is queued as a demand.
 #![forbid(unsafe_code)]
@@ -174,7 +174,7 @@ mod tests {
         Memory { is_run: true, ..Memory::new(noise((20 * PIECE) as usize), PIECE) }.blob()
     }
 
-    /// Starts a run of `pieces`, of which none is decoded while the returned guard lives.
+    /// Starts a run of `pieces`; none is decoded while the returned guard lives.
     fn begin<'a>(
         cache: &Cache,
         (blob, memory): (&BlobRef, &'a Memory),
@@ -198,7 +198,7 @@ mod tests {
         for piece in 1..9 {
             let (tx, memory) = (tx.clone(), memory.clone());
             let then = move |result: Result<_>| {
-                // Who answers for the first one is slow.
+                // The waiter of the first piece is slow.
                 while piece == 1 && memory.decoded.lock().unwrap().len() < 12 {
                     thread::yield_now();
                 }

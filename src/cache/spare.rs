@@ -31,7 +31,7 @@ impl Spare {
         (len..=len.saturating_mul(2)).contains(&to_u64(buffer.capacity()))
     }
 
-    /// Takes the buffer kept last of those that fit.
+    /// Takes the most recently kept buffer that fits.
     pub(super) fn take(&mut self, len: u64) -> Option<Vec<u8>> {
         let i = self.buffers.iter().rposition(|buffer| Self::fits(buffer, len))?;
         let buffer = self.buffers.remove(i)?;
@@ -39,7 +39,7 @@ impl Spare {
         Some(buffer)
     }
 
-    /// Keeps a buffer; those that no longer fit the limits go to `gone`.
+    /// Keeps a buffer; buffers beyond the limits go to `gone`.
     pub(super) fn keep(&mut self, buffer: Vec<u8>, gone: &mut Vec<Vec<u8>>) {
         self.bytes += to_u64(buffer.capacity());
         self.buffers.push_back(buffer);

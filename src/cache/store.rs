@@ -45,7 +45,7 @@ pub struct Stats {
     pub misses: u64,
     /// Pieces that were decoded, including failures.
     pub decodes: u64,
-    /// Bytes of the pieces that were decoded without failure, and of what containers have decoded on their own.
+    /// Bytes of the pieces that were decoded without failure, and of those that containers have decoded on their own.
     pub decoded_bytes: u64,
     /// Of the pieces that were decoded, the prefetched ones.
     pub ahead: u64,
@@ -63,7 +63,7 @@ pub struct Stats {
     pub pieces: u64,
 }
 
-/// What one decode needs, and what must be dropped without the lock.
+/// The buffer for one decode, and the memory to be dropped without the lock.
 #[derive(Default)]
 pub(super) struct Room {
     /// The size of the buffer needed; 0 for none.
@@ -112,7 +112,7 @@ pub(super) struct Store {
     failures: LruCache<Key, (Instant, Error)>,
     /// Prefetched pieces that were not used or not decoded yet.
     prefetched: HashMap<Key, Mark>,
-    /// Bytes of those that were neither requested nor left unused for long.
+    /// Bytes of prefetched pieces that were neither requested nor left unused for long.
     prefetched_bytes: u64,
     /// Incremented by each clear; a decode started in an earlier epoch is not kept.
     pub(super) epoch: u64,
@@ -179,8 +179,8 @@ impl Store {
         self.reserved = self.reserved.saturating_add(len);
     }
 
-    /// Evicts pieces for a decode whose bytes are reserved, and finds it a buffer if one is at hand. On `false`, sweep
-    /// `room` without the lock and call again.
+    /// Evicts pieces for a decode that has its bytes reserved, and finds it a buffer if one is at hand. On `false`,
+    /// sweep `room` without the lock and call again.
     pub(super) fn make_room(&mut self, room: &mut Room) -> bool {
         if room.len > self.budget() {
             return true;

@@ -229,7 +229,7 @@ fn prefetched_pieces_take_at_most_half_the_budget() {
         (stats.pieces, stats.decodes, stats.ahead)
     };
     wait_until(|| counts() == (5, 5, 5));
-    // Behind whatever else would be decoded.
+    // Queued behind any other decode.
     let (tx, rx) = mpsc::channel();
     cache.submit(Box::new(move || tx.send(()).unwrap()));
     rx.recv_timeout(PATIENCE).unwrap();

@@ -1,4 +1,4 @@
-//! What the store decodes and holds for whole traces of requests, counted.
+//! Decodes and memory of the store for whole traces of requests.
 //!
 //! Pieces have a size and no content, so that a gigabyte of them takes no memory. Readers in order take a piece in
 //! eight requests, as the kernel does.
@@ -13,7 +13,7 @@ use crate::account::Account;
 const MIB: u64 = 1 << 20;
 /// Budget of most traces, in pieces.
 const BUDGET: u64 = 256;
-/// What one pass may hold: the ring, what is prefetched, and a little for pieces about to leave.
+/// Most bytes of one pass: the ring, prefetched pieces, and a little for pieces about to leave.
 const PASS: u64 = RING + 8 * MIB;
 
 struct Reader {
@@ -234,7 +234,7 @@ fn files_that_are_read_whole_pass_in_order_and_stay_if_opened_at_random() {
     (0..1000).for_each(|file| reader.whole(1, file * 2..file * 2 + 2));
     (0..1000).rev().for_each(|file| reader.whole(3, file * 2..file * 2 + 2));
     assert!(reader.counted() == 4000 && reader.peak() <= PASS, "{}", reader.peak());
-    // A few happen to be next to what was opened just before.
+    // A few happen to follow the file opened just before.
     uniform(200, 9).take(2000).for_each(|file| reader.whole(2, file * 2..file * 2 + 2));
     let decodes = reader.counted();
     assert!((400..450).contains(&decodes), "{decodes}");
