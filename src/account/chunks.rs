@@ -18,7 +18,7 @@ pub(super) const CHUNK: usize = 256 << 10;
 /// Chunks in files that stay resident.
 const RESIDENT: usize = 4;
 
-/// A list of chunks of [`CHUNK`] bytes, of which the last may be shorter.
+/// A list of chunks of [`CHUNK`] bytes; the last may be shorter.
 #[derive(Debug)]
 pub(super) struct Chunks {
     account: Account,
@@ -46,7 +46,7 @@ impl Chunks {
         &self.account
     }
 
-    /// What the list is, for errors.
+    /// Name of the list in error messages.
     pub(super) fn what(&self) -> &'static str {
         self.what
     }

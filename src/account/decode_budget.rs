@@ -4,7 +4,7 @@
 //! work at every level, and a whole block is decoded for one page of it. The bytes decoded for each request are
 //! therefore counted on the decoding thread, and a request over its limit fails instead of running for minutes.
 //!
-//! So is the work of opening a container in another one, of which a few bytes of the outer one can make gigabytes.
+//! So is the work of opening a nested container: a few bytes of the outer one can make gigabytes of it.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -100,14 +100,14 @@ pub fn charge(len: u64) -> Result<()> {
     Ok(())
 }
 
-/// Runs `make`, whose result is kept for all requests, without charging the current request.
+/// Runs `make`, with a result that is kept for all requests, without charging the current request.
 pub fn once<T>(make: impl FnOnce() -> T) -> T {
     let _restore = Restore { before: METER.take(), peak: None };
     make()
 }
 
-/// Runs `make`, whose result is kept for all requests, with a limit of `limit` bytes of its own instead of charging the
-/// current request. A nested build is charged to the outermost one, so the limit covers all of them together.
+/// Runs `make`, with a result that is kept for all requests, with its own limit of `limit` bytes instead of charging
+/// the current request. A nested build is charged to the outermost one, so the limit covers all of them together.
 ///
 /// # Errors
 /// [`Kind::TooLarge`] if the build exceeds its limit; otherwise the error of `make`.

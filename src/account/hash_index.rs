@@ -51,7 +51,7 @@ impl HashIndex {
         }
     }
 
-    /// Adds the entry `number`, whose key has the hash `hash` and is not there yet.
+    /// Adds the entry `number` under `hash`; its key must be new.
     ///
     /// # Errors
     /// [`Kind::TooLarge`] beyond 4 billion entries; otherwise as [`Records::push`].
@@ -89,7 +89,7 @@ impl HashIndex {
     }
 }
 
-/// What errors call it.
+/// Name of the index in error messages.
 const WHAT: &str = "index of names";
 
 /// Puts the nonzero `slot` in the first free place for its hash.

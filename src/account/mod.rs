@@ -40,7 +40,7 @@ pub use users::{Holding, Share, Users};
 
 /// Bytes of lists that are allowed when the memory budget is exhausted.
 const LISTS: u64 = 16 << 20;
-/// Lists of at most this many bytes are not charged: each takes no more than what it belongs to.
+/// Lists of at most this many bytes are not charged: each takes no more than its owner.
 const SMALL_LIST: u64 = 1 << 10;
 
 /// The account of one container, or of several that share a cache; clones share it.
@@ -210,13 +210,13 @@ impl Account {
         Peaks { memory: self.0.memory.peak(), disk, decoded: self.0.decoded.get() }
     }
 
-    /// Counts `bytes` that a container has decoded beside what it was asked for. Those that it then copies, rather than
-    /// decodes, for somebody who asks are negative: the cache counts them.
+    /// Counts `bytes` that a container has decoded on its own, beyond the requested ones. Bytes that it later copies
+    /// instead of decoding are negative, since the cache counts them.
     pub fn count_beside(&self, bytes: i64) {
         self.0.decoded_beside.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The sum of what [`Account::count_beside`] has counted.
+    /// The sum of [`Account::count_beside`].
     pub fn decoded_beside(&self) -> i64 {
         self.0.decoded_beside.load(Ordering::Relaxed)
     }
@@ -267,7 +267,7 @@ mod tests {
         assert!(
             account.list_buffer_of(&[0; 2000], false, "list").is_err() && account.charge_list(1025, "list").is_err()
         );
-        // What is too small to count.
+        // Too small to count.
         drop(account.charge_list(1024, "list").unwrap());
         drop(lists);
         assert_eq!((account.memory().used(), account.0.lists.used()), (0, 0));

@@ -17,7 +17,7 @@ pub struct Names {
 
 /// Maximum number of names without an index.
 const FEW: usize = 8;
-/// What errors call them.
+/// Name of the list in error messages.
 const WHAT: &str = "names of a directory";
 
 impl Names {

@@ -6,9 +6,9 @@
 //! are not mapped.
 //!
 //! The file is created in `$TMPDIR` or `/var/tmp` and disappears with the process. Its blocks are allocated before it
-//! is mapped, so a full disk is an error here and not a SIGBUS later; no other process can open it to truncate it. Where
-//! writing takes new blocks (Btrfs, bcachefs), the file is told to be written in place. ZFS neither allocates nor writes
-//! in place, and has no SIGBUS: there, what does not fit on a full disk stays in memory.
+//! is mapped, so a full disk is an error here and not a SIGBUS later; no other process can open it to truncate it.
+//! Where writing takes new blocks (Btrfs, bcachefs), the file is told to be written in place. ZFS neither allocates nor
+//! writes in place, and has no SIGBUS: there, pages that do not fit on a full disk stay in memory.
 #![expect(unsafe_code, reason = "mapping a file is unsafe because it may be truncated; ours has no name and one owner")]
 
 use std::fs::{File, OpenOptions};
@@ -58,7 +58,7 @@ impl Buffer {
         Ok(Self { bytes: Bytes::Heap(copy), _charge: charge })
     }
 
-    /// `len` bytes in a file, of which the first are `bytes` and the others zeros.
+    /// `len` bytes in a file: `bytes`, then zeros.
     pub(super) fn mapped(len: u64, bytes: &[u8], charge: Charge, what: &'static str) -> Result<Self> {
         let map = || {
             let file = unnamed(&directory())?;
@@ -190,8 +190,8 @@ pub(super) fn largest_file() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
-/// Tells the file system not to copy on write: the blocks that are allocated are those that are written. This has to
-/// come before the first block. Other file systems refuse it, and do not need it.
+/// Disables copy-on-write, so that writes go to the blocks that were allocated. This has to come before the first
+/// block. Other file systems refuse it, and do not need it.
 fn write_in_place(file: &File) {
     if let Ok(flags) = rustix::fs::ioctl_getflags(file) {
         rustix::fs::ioctl_setflags(file, flags | rustix::fs::IFlags::NOCOW).ok();

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wanted;
 
-/// Whose turn it is.
+/// Whether the turn is taken.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     taken: Mutex<bool>,
@@ -26,8 +26,7 @@ impl Turns {
 pub struct Turn(Account);
 
 impl Account {
-    /// Waits for the turn at holding more than the memory has room for: what one holder may exceed it by bounds what all
-    /// do together.
+    /// Waits for the turn at exceeding the memory: with one holder at a time, the excess of one bounds that of all.
     ///
     /// # Errors
     /// `EINTR` if the work of this thread is not wanted any more.

@@ -1,9 +1,9 @@
 //! Memory and descriptors that each user of a mount holds, for as long as the kernel keeps something open for them.
 //!
 //! One rule for everybody: nobody holds more than is left for the others. A user alone has half of it, two have a third
-//! each, and whoever comes next finds as much as each of the others has. Root and the owner of the mount are no
-//! exception: a runaway program of theirs starves the others just as well. If nobody else may use the mount, its owner
-//! has all of it.
+//! each, and a newcomer finds as much as each of the others has. Root and the owner of the mount are no exception: a
+//! runaway program of theirs starves the others just as well. If nobody else may use the mount, its owner has all of
+//! it.
 //!
 //! Memory beyond [`LEAST`] is charged to the account, so that the cache gives way.
 #![forbid(unsafe_code)]
@@ -19,7 +19,7 @@ use crate::limits::Charge;
 
 use super::Account;
 
-/// Bytes that are there for all users together whatever the memory of the account, and are not charged to it.
+/// Bytes for all users together whatever the memory of the account, and not charged to it.
 const LEAST: u64 = 16 << 20;
 /// The part of the account's memory that they may have besides.
 const PART: u64 = 4;
@@ -123,7 +123,7 @@ impl Users {
         Ok(())
     }
 
-    /// As [`Users::take`], of what cannot be refused; it leaves the user less for everything else.
+    /// As [`Users::take`], for a holding that cannot be refused; it leaves the user less for everything else.
     pub fn add(&self, uid: u32, what: Holding) {
         let mut state = self.lock();
         let held = state.held.with(what);
@@ -151,7 +151,7 @@ impl Users {
         }
     }
 
-    /// Whether user `uid` holds so much memory already that what can be done without should not be kept.
+    /// Whether user `uid` holds so much memory already that optional state should not be kept.
     pub fn is_short(&self, uid: u32) -> bool {
         let state = self.lock();
         let of_user = state.by_user.get(&uid).map_or(0, |held| held.bytes);
@@ -221,7 +221,7 @@ mod tests {
     fn a_user_who_takes_all_that_there_is_leaves_as_much_for_each_of_the_others() {
         let (account, users) = users(true);
         let each = [Holding::memory(MIB), Holding { bytes: 1, descriptors: 1 }];
-        // Half of 20 MiB or of 100 descriptors, then half of what is left, and so on.
+        // Half of 20 MiB or of 100 descriptors, then half of the rest, and so on.
         for (what, most) in each.into_iter().zip([[10, 5, 2, 1], [50, 25, 12, 6]]) {
             let held = [0, 1000, 1001, 1002].map(|uid| fill(&users, uid, what));
             assert_eq!(held.each_ref().map(Vec::len), most);

@@ -140,7 +140,7 @@ impl Pieces {
         }
     }
 
-    /// Whether buffers wait to be used again, whose memory is mapped.
+    /// Whether there are spare buffers with mapped memory.
     pub fn has_spare(&self) -> bool {
         !self.shared.lock().spare.is_empty()
     }
@@ -161,8 +161,8 @@ impl Pieces {
         self.shared.account.memory()
     }
 
-    /// Removes the pieces `pieces` of `owner` from memory; what is in the file stays. Keeps buffers for reuse until
-    /// there are `spare` free ones.
+    /// Removes the pieces `pieces` of `owner` from memory, not from the file. Keeps buffers for reuse until there are
+    /// `spare` free ones.
     pub fn forget(&self, owner: u64, pieces: Range<u64>, spare: usize) {
         let mut gone = Vec::new();
         let mut state = self.shared.lock();
