@@ -102,8 +102,8 @@ impl Array {
         self.file.stored()
     }
 
-    /// What the container says of it beside its elements: metalayers of Blosc2, attributes of zTensor, the pipeline and
-    /// the error bound of FZM. A JSON object.
+    /// The container's attributes of the array: metalayers of Blosc2, attributes of zTensor, the pipeline and the error
+    /// bound of FZM. A JSON object.
     ///
     /// # Errors
     /// Fails if the container is broken there.
@@ -298,7 +298,7 @@ impl Array {
         GridReader::new(&found).is_ok().then_some(found)
     }
 
-    /// The same, in `content`, whose first element is at `start`.
+    /// The same, in `content`, with its first element at `start`.
     fn grid_of(&self, content: &Content, start: u64) -> Option<Grid> {
         let array = &self.described;
         if start > 0 {

@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::tree::{Ino, Kind, ROOT, Tree};
 
 impl Archive {
-    /// The arrays of the container and of those in it: the name of each as the tree writes it, and the path of its
-    /// `.raw` file. Not those in what is broken.
+    /// The arrays of the container and of nested ones: the name of each as the tree writes it, and the path of its
+    /// `.raw` file. Arrays in broken parts are left out.
     ///
     /// # Errors
     /// As [`Archive::list`].

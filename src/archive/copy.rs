@@ -70,7 +70,7 @@ impl Fetch for SequentialFetch<'_> {
             return Ok(bytes.clone());
         }
         drop(self.last.take());
-        // What the blob itself keeps decoded is neither copied nor cached.
+        // Pieces that the blob itself keeps are neither copied nor cached.
         let bytes = if let Some(bytes) = self.cache.peek(blob, piece) {
             bytes
         } else {
@@ -84,7 +84,7 @@ impl Fetch for SequentialFetch<'_> {
     }
 }
 
-/// The parts of `range` of `view` that can be read although others cannot: those of each piece, if it is of one blob.
+/// The parts of `range` of `view` that can fail on their own: one for each piece, if the view is of one blob.
 pub(super) fn parts(view: &View, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let blob = view.single_blob();
     let mut at = range.start;

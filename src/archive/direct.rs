@@ -1,8 +1,8 @@
 //! Large reads of one stream: the pieces that lie in the range as a whole are decoded straight into the buffer, on all
 //! threads, without passing through the cache.
 //!
-//! Whoever reads so much at once has it; the cache is left to those who read a little here and there. A stream that is
-//! read completely is verified while it is decoded: nothing of it is in use before the read returns.
+//! A caller that reads so much at once has no use for the cache, which is left to small reads. A stream that is read
+//! completely is verified while it is decoded: nothing of it is in use before the read returns.
 //!
 //! Limits: no memory beside the buffer. Pieces that continue each other are decoded by one thread.
 #![forbid(unsafe_code)]
@@ -18,7 +18,7 @@ use crate::parallel;
 use crate::view::View;
 use crate::wanted;
 
-/// Bytes of whole pieces that are decoded so: about what the cache keeps of what is read once.
+/// Minimum bytes of whole pieces for such a read: about as much as the cache keeps of data read once.
 const LARGE: u64 = 16 << 20;
 /// The same for a stream that is read completely.
 const COMPLETE: u64 = 1 << 20;

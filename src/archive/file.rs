@@ -45,7 +45,7 @@ struct Inner {
     path: String,
     open: Arc<OpenFile>,
     view: Arc<View>,
-    /// Predicts the next reads from those so far.
+    /// Predicts the next reads from earlier ones.
     ahead: Mutex<Readahead>,
 }
 
@@ -144,7 +144,7 @@ impl File {
         self.inner.open.file.stored
     }
 
-    /// What the container says of it under `name`, as the extended attributes of a mounted file do.
+    /// The container's attribute `name` of it, as the extended attributes of a mounted file have it.
     pub(super) fn attribute(&self, name: &str) -> Option<&str> {
         let attrs = &self.inner.open.file.attrs;
         attrs.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_str())

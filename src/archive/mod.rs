@@ -65,7 +65,7 @@ struct Inner {
     background_checks: BackgroundChecks,
 }
 
-/// A container, and what it was parsed from.
+/// A container, and the input it was parsed from.
 struct Parsed {
     path: PathBuf,
     input: Input,
@@ -136,24 +136,24 @@ impl Archive {
         })
     }
 
-    /// What the containers of a mounted directory share.
+    /// Options shared by the containers of a mounted directory.
     #[cfg(feature = "cli")]
     pub(crate) fn shared_options(options: &Options, gpu: Arc<Gpu>) -> format::Options {
         options.context(Access::Random, gpu, options.account())
     }
 
-    /// What a container of a directory is opened with to be read once, with an account that others may share.
+    /// Options for a container of a directory that is read once, with an account that others may share.
     #[cfg(feature = "cli")]
     pub(crate) fn sequential_options(options: &Options, gpu: Arc<Gpu>, account: Account) -> format::Options {
         options.context(Access::Sequential, gpu, account)
     }
 
-    /// The path the archive was opened by, made absolute; or its URL, without what may be secret.
+    /// The absolute path of the archive; or its URL, without secrets.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// What tells versions of the container apart: its size in bytes and its time of modification, as text.
+    /// Distinguishes versions of the container: its size in bytes and its time of modification, as text.
     pub fn identity(&self) -> String {
         let source = self.0.container.sources().into_iter().next();
         source.map_or_else(String::new, |source| {
@@ -201,7 +201,7 @@ impl Archive {
     ///
     /// # Errors
     /// [`Kind::NotFound`] if it is missing; the message lists the names that exist. [`Kind::Io`] if it is a directory;
-    /// otherwise what is broken.
+    /// otherwise the fault of the container.
     pub fn file(&self, path: &str) -> Result<File> {
         contained("path", || File::open(self, self.0.tree.resolve(path)?, path))
     }

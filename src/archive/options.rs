@@ -224,9 +224,9 @@ impl Options {
         self
     }
 
-    /// Keeps what is fetched from servers, compressed as it is, in the directory `dir`, in at most `size` bytes of it,
-    /// for later archives and other processes. Default: nothing is kept. Without a size, it grows until a twentieth of
-    /// the disk is free.
+    /// Keeps bytes fetched from servers, still compressed, in the directory `dir`, at most `size` bytes of them, for
+    /// later archives and other processes. Default: nothing is kept. Without a size, it grows until a twentieth of the
+    /// disk is free.
     #[must_use]
     pub fn remote_cache(mut self, dir: impl Into<PathBuf>, size: impl Into<Option<u64>>) -> Self {
         let dir = dir.into();

@@ -1,4 +1,4 @@
-//! Reads of a file whose decoded bytes stay on the GPU.
+//! Reads of a file into memory of the GPU.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -17,10 +17,10 @@ impl File {
     /// Decodes bytes `range` of the file on the GPU and leaves them there. Only stored bytes are uploaded, and no
     /// decoded ones come back; both overlap with decoding. Pieces that the cache has are decoded again.
     ///
-    /// The GPU is that of [`Options::device`](crate::Options::device): the first one unless that says otherwise.
-    /// `stream` is one of the caller's, in the order of which the memory is allocated and freed; see [`DeviceBuffer`].
-    /// Returns when all is done, so that any stream may use the bytes. They count against
-    /// [`Options::gpu_memory`](crate::Options::gpu_memory) until they are freed.
+    /// The GPU is that of [`Options::device`](crate::Options::device): the first one by default. `stream` is a stream
+    /// of the caller, which allocation and freeing are ordered on; see [`DeviceBuffer`]. Returns when all work is done,
+    /// so that any stream may use the bytes. They count against [`Options::gpu_memory`](crate::Options::gpu_memory)
+    /// until they are freed.
     ///
     /// # Errors
     /// [`Kind::Usage`] if no GPU can be used or its memory does not suffice, [`Kind::Unsupported`] if the bytes are
@@ -75,7 +75,7 @@ fn locate(content: &Content, range: Range<u64>, depth: u32) -> Result<Option<OnD
     })
 }
 
-/// The length of content, if it is of a kind that lies beside what a device decodes.
+/// The length of content, if it is of a kind that may adjoin a blob that a device decodes.
 fn len(content: &Content, depth: u32) -> Result<Option<u64>> {
     Ok(match content {
         Content::Bytes(bytes) => Some(to_u64(bytes.len())),

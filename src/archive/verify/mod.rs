@@ -45,7 +45,7 @@ pub struct Report {
 /// Is called with the progress; returns whether to go on.
 pub(super) type Watch<'a> = dyn FnMut(Progress) -> bool + Send + 'a;
 
-/// What was verified.
+/// The result of a verification.
 pub(super) struct Outcome {
     pub(super) report: Report,
     /// The first error.
@@ -105,7 +105,7 @@ struct State<'a> {
     is_stopped: bool,
     /// The first error in the order of the tasks so far.
     error: Option<(Order, Error)>,
-    /// The same of those that need an unknown part, which end nothing: the rest is checked.
+    /// The first error about an unknown part; it ends nothing: the rest is checked.
     unknown: Option<(Order, Error)>,
 }
 
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
     use crate::format::{Blob, BlobRef, Layout};
 
-    /// A stream whose first use waits until another check has run, and that has one broken piece.
+    /// A stream with one broken piece; its first use waits until another check has run.
     struct Slow {
         others: Arc<Barrier>,
         broken: u64,

@@ -21,7 +21,7 @@ pub(super) enum Task<'a> {
     Decode { name: &'a str, blob: &'a BlobRef, layout: Layout, pieces: Range<u64> },
 }
 
-/// A stream whose layout is known, and its remaining pieces.
+/// A stream of known layout, and its remaining pieces.
 pub(super) struct OpenStream<'a> {
     pub(super) name: &'a str,
     pub(super) blob: &'a BlobRef,
