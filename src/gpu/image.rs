@@ -2,7 +2,7 @@
 //! knows, which takes no compilation.
 //!
 //! scripts/build-ptx makes kernels/image; add new kernel files to the list below. An image is stored as the digest of
-//! what it was made of, in 64 hexadecimal digits, and its bytes, compressed with zlib.
+//! its inputs, in 64 hexadecimal digits, and its bytes, compressed with zlib.
 #![forbid(unsafe_code)]
 
 use std::io::Read;
@@ -42,7 +42,7 @@ pub const DIGEST: usize = 64;
 const LARGEST: u64 = 16 << 20;
 
 impl Images {
-    /// Those of kernels/`file`.cu.
+    /// The images of kernels/`file`.cu.
     pub fn of(file: &str) -> Option<&'static Self> {
         FILES.iter().find(|images| images.file == file)
     }
@@ -91,8 +91,7 @@ mod tests {
         let machine = |capability| {
             let image = Images::of("rle").unwrap().machine_code(capability)?;
             assert!(image.starts_with(b"\x7fELF"));
-            // What the assembler was asked for, in the flags of the ELF header; where depends on the version of the
-            // ABI.
+            // The target architecture is in the flags of the ELF header; the byte depends on the version of the ABI.
             Some(if image[8] < 8 { image[48] } else { image[49] })
         };
         for (capability, want) in [

@@ -120,7 +120,7 @@ pub trait Queue: Send {
     /// [`DeviceError::Lost`].
     ///
     /// # Safety
-    /// `args` must be those that the kernel declares, and the kernel must stay within the memory among them: every index
+    /// `args` must match the kernel's parameters, and the kernel must stay within the memory among them: every index
     /// that comes from a file must be checked, in the kernel or before.
     #[expect(unsafe_code, reason = "a kernel is code that the compiler does not see")]
     unsafe fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult;
@@ -253,7 +253,7 @@ pub struct Gpu {
     decoded: [AtomicU64; 2],
 }
 
-/// What the user asked for.
+/// The device that the user has chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DevicePolicy {
     /// Never use a device.
@@ -357,12 +357,12 @@ impl Gpu {
         }
     }
 
-    /// Records how many seconds the first batch of a pipeline took beyond what others take.
+    /// Records the seconds that the first batch of a pipeline took beyond the usual time.
     fn record_loading(&self, seconds: f64) {
         *self.loading.lock().unwrap_or_else(PoisonError::into_inner) = Some(seconds);
     }
 
-    /// What was recorded last; `None` before the first.
+    /// The value recorded last; `None` before the first.
     fn loading(&self) -> Option<f64> {
         *self.loading.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -374,7 +374,7 @@ impl Gpu {
         counter.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// What will decode, for display.
+    /// The device that will decode, for display.
     pub fn choice(&self) -> String {
         match self.device.get() {
             Some(Ok(device)) => device.name().to_owned(),
@@ -383,7 +383,8 @@ impl Gpu {
         }
     }
 
-    /// What has decoded so far, for display: `CPU`, or, once the device is open, its name and the bytes of each.
+    /// The devices that have decoded so far, for display: `CPU`, or, once the device is open, its name and the bytes of
+    /// each.
     pub fn decoder(&self) -> String {
         let [cpu, device] = [0, 1].map(|i| self.decoded.get(i).map_or(0, |n| n.load(Ordering::Relaxed)));
         match self.device.get() {

@@ -8,9 +8,9 @@
 //!
 //! CPU time is proportional to bytes. Device time is too, plus a fixed cost per batch, so small batches go to the CPU.
 //! Starting on the device costs as much as some CPU decoding: it is tried once the CPU has decoded for as long, so a
-//! wasted attempt at most doubles the time, and only if as much is left to decode. What starting costs is measured: of
-//! a device that is open, the time of the first batch, which loads the kernels, beyond that of others, in any pipeline
-//! before; of one that is not open, nothing is known yet but what it takes on usual machines.
+//! wasted attempt at most doubles the time, and only if as much is left to decode. The cost of starting is measured on
+//! an open device: the time by which the first batch of any earlier pipeline, which loads the kernels, exceeds later
+//! ones. For one that is not open, typical machines provide an estimate.
 //!
 //! The slower side is retried now and then, for less than a twentieth of the time. A required device gets every batch.
 //! Single pieces always go to the CPU.
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn the_device_is_not_opened_for_the_little_that_is_left() {
-        // 1 GB/s: 0.55 seconds in all, of which 0.05 are left when it would be opened.
+        // 1 GB/s: 0.55 seconds in all, 0.05 of them left when it would be opened.
         let total = 550_000_000;
         let scheduler = Scheduler::new(&Gpu::new(|| Ok(Arc::new(Nothing))), total);
         assert_eq!(FAST.share(&scheduler, 32 * MIB, (total / (32 * MIB)) as usize), 0);

@@ -27,7 +27,7 @@ impl ForeignStream {
     }
 }
 
-/// Decoded bytes in the memory of a GPU. Complete: whatever any stream is given from now on may read and write them.
+/// Decoded bytes in the memory of a GPU. Complete: work queued on any stream from now on may read and write them.
 ///
 /// They are freed when the last clone is dropped: in the order of the stream that they were made with, if there was
 /// one, so that work on it that uses them comes before; otherwise after waiting for all work on the GPU.
@@ -41,7 +41,7 @@ pub struct DeviceBuffer {
 }
 
 impl DeviceBuffer {
-    /// `len` bytes on `device`, not yet written; what queues write into the memory that is also returned.
+    /// `len` bytes on `device`, not yet written; queues write into the memory that is also returned.
     ///
     /// # Errors
     /// As [`Device::alloc_shared`].

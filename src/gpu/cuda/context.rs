@@ -1,4 +1,4 @@
-//! An open GPU as the driver sees it, and what is made in it: streams, events and modules.
+//! An open GPU as the driver sees it, and the objects created on it: streams, events and modules.
 //!
 //! Invariant: objects are destroyed once, before their context is released.
 #![expect(unsafe_code, reason = "objects of the CUDA driver")]
@@ -43,7 +43,7 @@ impl Context {
         Ok(own)
     }
 
-    /// Makes it this thread's context, for the calls that follow. Reports what a destructor met.
+    /// Makes it this thread's context, for the calls that follow. Reports errors that a destructor met.
     pub(super) fn bind(&self) -> DriverResult {
         match self.error.swap(0, Ordering::Relaxed) {
             0 => {}
@@ -59,7 +59,7 @@ impl Context {
         unsafe { self.driver.cuCtxSetCurrent(self.raw) }
     }
 
-    /// Waits for all work on the GPU, whoever gave it.
+    /// Waits for all work on the GPU, of other users of the context too.
     pub(super) fn wait(&self) -> DriverResult {
         self.bind()?;
         // SAFETY: the context is this thread's.
@@ -95,7 +95,7 @@ impl Context {
     }
 
     /// Lets the pool of the GPU keep at least `bytes` bytes of freed memory, so that allocating again is cheap. The
-    /// pool is everybody's in this process: what another has asked for is not lowered.
+    /// pool is shared by the process: a higher threshold that others have set stays.
     pub(super) fn keep_memory(&self, bytes: u64) -> DriverResult {
         const KEPT: CUmemPool_attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
         let mut pool = ptr::null_mut();

@@ -1,8 +1,8 @@
 //! The functions of the CUDA driver that we call. The library is loaded when a GPU is first asked for.
 //!
 //! The types are cudarc's. Its functions are not called: they take the first library found of a list that begins with
-//! `libcuda.so`, and panic if a function is missing. `libcuda.so.1` is what a driver installs; `libcuda.so` alone may
-//! be a stub that toolkits bring for linking, which refuses to initialize, so it is only tried if the other is missing.
+//! `libcuda.so`, and panic if a function is missing. A driver installs `libcuda.so.1`; `libcuda.so` alone may be a stub
+//! that toolkits bring for linking, which refuses to initialize, so it is only tried if the other is missing.
 #![expect(unsafe_code, reason = "loads the CUDA driver")]
 #![expect(clippy::too_many_arguments, reason = "the arguments are the driver's")]
 

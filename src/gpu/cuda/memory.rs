@@ -58,7 +58,7 @@ pub(super) fn lend(shared: &Arc<Shared>, stream: Option<ForeignStream>, len: u64
         None => Stream::new(context).map_err(failed)?,
     };
     let allocation = Allocation::new(shared, &own, len, stream.is_none())?;
-    // What has used the memory before, on that stream, ends.
+    // Work that has used the memory before, on that stream, ends first.
     let waited = Event::new(context).and_then(|event| event.record(&own).and_then(|()| event.wait()));
     waited.map_err(failed)?;
     Ok(Memory::new(len, allocation))

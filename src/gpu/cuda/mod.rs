@@ -53,7 +53,7 @@ struct Shared {
     functions: Mutex<HashMap<Kernel, Function>>,
     /// Streams and staging buffers of closed queues, for reuse.
     spare: Mutex<Vec<StreamResources>>,
-    /// Folder to load PTX from instead of what is embedded, for kernel development.
+    /// Folder to load PTX from instead of the embedded images, for kernel development.
     folder: Option<PathBuf>,
 }
 

@@ -72,7 +72,7 @@ impl CudaQueue {
         allocation.pointer.checked_add(range.start).ok_or_else(outside)
     }
 
-    /// Releases what was kept for queued work; the stream was synchronized.
+    /// Releases the resources of queued work; the stream was synchronized.
     fn rest(&mut self) {
         self.borrowed.clear();
         if let Some(resources) = &mut self.resources {

@@ -147,7 +147,7 @@ impl Ring {
                 let (head, tail) = rest.split_at_mut(n);
                 // SAFETY: `at` is within the buffer.
                 let from = unsafe { buffer.memory.as_ptr().add(at) };
-                // SAFETY: the GPU has finished writing `end` bytes, of which these are some.
+                // SAFETY: the GPU has finished writing `end` bytes, which include these.
                 unsafe { ptr::copy_nonoverlapping(from, head.as_mut_ptr(), n) };
                 at += n;
                 part = tail;
@@ -171,7 +171,7 @@ impl Ring {
     }
 }
 
-/// The copies into each buffer, one after the other: what follows its predecessor in device memory is copied with it.
+/// The copies into each buffer, in order: extents that are adjacent in device memory are copied together.
 fn into_buffers(from: &[Extent]) -> Vec<Vec<Extent>> {
     let (mut buffers, mut free) = (Vec::<Vec<Extent>>::new(), 0);
     for extent in from {
