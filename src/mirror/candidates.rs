@@ -1,7 +1,7 @@
-//! What can be a container in a directory: a file, or a directory with the index of a sparse frame.
+//! Candidates for containers in a directory: a file, or a directory with the index of a sparse frame.
 //!
-//! A container that is a directory has the version of its index, which is written whenever it changes, and is read by
-//! who may read all of its files.
+//! A container that is a directory has the version of its index, which is written on every change; its readers are the
+//! users who may read all of its files.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -21,7 +21,7 @@ pub fn is_candidate(dir: &Below, name: &OsStr, kind: FileType) -> bool {
     }
 }
 
-/// What the container `name` is: its file, or its index.
+/// State of the container `name`: of its file, or its index.
 ///
 /// # Errors
 /// From stat(2).
@@ -39,7 +39,7 @@ pub(super) fn index_in(dir: &Below) -> Result<Seen> {
     Ok(dir.stat(OsStr::new(format::INDEX))?.within(&dir.stat_itself()?))
 }
 
-/// The readers of an open container: of all its files, those that it was `found` by among them.
+/// The users who may read an open container: all its files, including the state it was `found` with.
 ///
 /// # Errors
 /// That a file has changed; from stat(2).

@@ -1,8 +1,8 @@
 //! A container as files beside others: `x.raw`, `x.npy`, `x.nhdr` and `x.json` in the place of `x.fzm`; or with the
 //! layout `plain`, `x.parquet` alone in the place of `x.parquet.zst`.
 //!
-//! Of a container in a container, those of the innermost one. A container without one principal stream, as one that is
-//! broken or that holds tensors, has none of them: it stays a directory.
+//! For nested containers, the files of the innermost one. A container without one principal stream, such as a broken
+//! one or one of tensors, has no such files: it stays a directory.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;

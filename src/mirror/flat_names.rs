@@ -1,8 +1,7 @@
 //! The names that the containers of a directory have in the layouts `flat` and `plain`.
 //!
-//! Two containers that would have the same name, or one whose files would be called as another file, have `~2`, `~3`,
-//! ... after their names: in the order of the names of their files.
-//! Limits: the names of all files twice, charged to the account.
+//! Containers whose files would clash with each other or with another file get the suffix `~2`, `~3`, ..., in the order
+//! of their file names. Limits: the names of all files twice, charged to the account.
 #![forbid(unsafe_code)]
 
 use crate::account::{Account, Names};
@@ -53,7 +52,7 @@ impl FlatNames {
         Ok(Self { files, stems, layout })
     }
 
-    /// The container of which `name` is a file, and the number of its suffix.
+    /// The container that has the file `name`, and the number of its suffix.
     pub fn find(&self, name: &[u8]) -> Option<(&[u8], usize)> {
         (0..).zip(self.layout.suffixes()).find_map(|(number, suffix)| {
             let stem = name.strip_suffix(suffix.as_bytes())?;

@@ -47,7 +47,7 @@ impl FromStr for Glob {
                 (b'/', _) => return Err(format!("{text}: a pattern of file names contains no /")),
                 (byte, _) => Part::Byte(*byte),
             };
-            // Two stars match what one does, more slowly.
+            // Two stars match the same as one, more slowly.
             if part != Part::Star || parts.last() != Some(&Part::Star) {
                 parts.push(part);
             }
@@ -59,7 +59,7 @@ impl FromStr for Glob {
     }
 }
 
-/// Parses what follows `[`; returns also what follows `]`.
+/// Parses the rest of a class after `[`; returns also the rest after `]`.
 fn class(bytes: &[u8]) -> Option<(Part, &[u8])> {
     let negated = matches!(bytes, [b'!' | b'^', ..]);
     let mut rest = if negated { bytes.get(1..)? } else { bytes };
@@ -85,7 +85,7 @@ impl Glob {
     /// Whether the pattern matches the whole of `name`. Takes at most the product of both lengths.
     pub fn matches(&self, name: &[u8]) -> bool {
         let (mut part, mut at) = (0, 0);
-        // Where to go on if what follows the last star does not match: the part after it, and one byte later.
+        // Where to resume if the rest after the last star does not match: the part after it, and one byte later.
         let mut retry = None;
         loop {
             match (self.parts.get(part), name.get(at)) {

@@ -1,6 +1,6 @@
 //! Symbolic links in a mirrored directory: which of them cannot lead out of it.
 //!
-//! Those that are relative, and go up only at their beginning and no further than the directory.
+//! Only relative ones that go up at their beginning only, and no further than the directory.
 #![forbid(unsafe_code)]
 
 use std::path::{Component, Path};

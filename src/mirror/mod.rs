@@ -1,8 +1,8 @@
 //! A directory of containers as one tree: which files are containers, how they are named, and how they are opened.
 //!
-//! What is not a container is passed through. Containers are told by their names, so that listing a directory opens no
-//! file; their format is detected when they are entered. A file that looks like a container by its name and cannot be
-//! opened as one is a directory with the reason and the stored file.
+//! Other files are passed through. Containers are recognized by name, so that listing a directory opens no file; their
+//! format is detected when they are entered. A file with the name of a container that cannot be opened as one is a
+//! directory with the reason and the stored file.
 //!
 //! Nothing here knows about the kernel: the mount (`fs::directory`) and the commands share it.
 #![forbid(unsafe_code)]

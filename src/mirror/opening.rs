@@ -26,7 +26,7 @@ pub struct Containers {
     pub top: Arc<Top>,
     /// Which files are containers.
     pub rules: Rules,
-    /// What the containers share.
+    /// Options shared by the containers.
     pub options: Options,
     files: Arc<OpenFiles>,
 }
@@ -34,7 +34,7 @@ pub struct Containers {
 /// A container of a directory, before it is parsed.
 #[derive(Debug)]
 pub struct Found {
-    /// What it is parsed from.
+    /// The input to parse.
     pub input: Input,
     /// The file that it was found by: itself, or its index.
     pub seen: Seen,
@@ -42,9 +42,9 @@ pub struct Found {
 
 /// An open container of a directory.
 pub struct Opened {
-    /// The container, or what stands for a broken one.
+    /// The container, or the stand-in for a broken one.
     pub container: Arc<dyn Container>,
-    /// What it was parsed from.
+    /// The input that it was parsed from.
     pub input: Input,
     /// The file that it was found by: itself, or its index.
     pub seen: Seen,
@@ -66,11 +66,11 @@ impl Containers {
         Self { top, rules, options, files: Arc::default() }
     }
 
-    /// Opens the container at `path` below the directory. Decodes nothing. `seen`: what a list has said of what is
-    /// there, so that a server is not asked again.
+    /// Opens the container at `path` below the directory. Decodes nothing. `seen`: its state from a listing, so that a
+    /// server is not asked again.
     ///
     /// # Errors
-    /// Only those that a later attempt may not meet: a broken container is one that says so.
+    /// Only errors that may be transient: a container that is broken for good becomes one that explains the error.
     pub fn open(&self, path: &Path, seen: Option<&Seen>) -> Result<Opened> {
         self.parse(self.find(path, seen)?)
     }
@@ -90,7 +90,7 @@ impl Containers {
         Ok(Opened { container, input, seen, checks, error })
     }
 
-    /// What [`Containers::open`] parses: the file or directory at `path`, of which the start was read.
+    /// The input of [`Containers::open`]: the file or directory at `path`, with its start read.
     ///
     /// # Errors
     /// As [`Containers::open`].

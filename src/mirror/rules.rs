@@ -2,8 +2,8 @@
 //!
 //! With `replace`, a container `x.fzm` is a directory of that name. With `beside`, it stays a file, and its tree is the
 //! directory `x.fzm.d`. A name that exists is never hidden: if there is a file `x.fzm.d`, the tree is `x.fzm~2.d`. With
-//! `flat`, it is the files of its array (`flat`), with `plain` the file that was compressed; the rules here are those
-//! for a container that has none, as `replace`.
+//! `flat`, it is the files of its array (`flat`), with `plain` the file that was compressed; a container without such
+//! files follows the rules of `replace`.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use super::Glob;
 use crate::format;
 
-/// What `beside` adds to a name.
+/// Suffix of `beside`.
 const BESIDE: &[u8] = b".d";
 /// The highest number in a name that avoids another one.
 const NUMBERS: std::ops::RangeInclusive<u32> = 2..=9;
@@ -27,11 +27,11 @@ pub enum Layout {
     Beside,
     /// As the files of their arrays, in the directory in which they are.
     Flat,
-    /// Compressed files as what they were, in the directory in which they are; others as with `Replace`.
+    /// Compressed files as the original ones, in the same directory; others as with `Replace`.
     Plain,
 }
 
-/// What a name of the tree stands for.
+/// The meaning of a name in the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target<'a> {
     /// The file, directory or link of this name.
@@ -45,7 +45,7 @@ pub enum Target<'a> {
 pub struct Rules {
     /// The layout.
     pub layout: Layout,
-    /// The names of containers; by default those with the usual extensions.
+    /// Patterns for the names of containers; by default the usual extensions.
     pub containers: Vec<Glob>,
 }
 
@@ -68,8 +68,7 @@ impl Rules {
         matches!(self.layout, Layout::Flat | Layout::Plain)
     }
 
-    /// What `name` stands for. `is_there` tells whether a name exists that can be a container, `exists`
-    /// whether anything does.
+    /// Resolves `name`. `is_there` tells whether a name exists that can be a container, `exists` whether anything does.
     pub fn target<'a>(
         &self,
         name: &'a [u8],
