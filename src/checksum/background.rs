@@ -1,4 +1,4 @@
-//! The checks that run concurrently with reads, and what follows if one fails.
+//! Checks that run concurrently with reads, and the actions if one fails.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -44,7 +44,7 @@ impl BackgroundChecks {
         state.unwrap_or_else(PoisonError::into_inner).failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Sets what is called when a check fails whose bytes may have been served. Only the first call has any effect.
+    /// Sets the callback for a failed check of bytes that may have been served. Only the first call has any effect.
     pub fn on_failure(&self, call: impl Fn(&Error) + Send + Sync + 'static) {
         let _ = self.0.on_failure.set(Box::new(call));
     }

@@ -31,8 +31,8 @@ pub enum Verify {
     /// While bytes are served. The last bytes that it covers are served after the check; all reads fail once it has
     /// failed.
     Background(BackgroundChecks),
-    /// As `Background`, but only from what readers read and decode: a check that would fetch bytes of its own does not
-    /// run. For objects on servers.
+    /// As `Background`, but only over bytes that readers read and decode: a check that would fetch bytes of its own
+    /// does not run. For objects on servers.
     Passive(BackgroundChecks),
     /// Never.
     Off,
@@ -61,8 +61,8 @@ impl Verify {
         }
     }
 
-    /// Replaces [`Verify::Auto`] by what it means for a check that reads or decodes `cost` bytes, and
-    /// [`Verify::Passive`] by what it means for a check of what readers decode.
+    /// Resolves [`Verify::Auto`] for a check that reads or decodes `cost` bytes, and [`Verify::Passive`] for a check
+    /// over decoded bytes of readers.
     #[must_use]
     pub fn resolve(&self, cost: u64) -> Self {
         match self {
@@ -72,7 +72,7 @@ impl Verify {
         }
     }
 
-    /// As it is for a checksum that covers little more than what is read: that is verified whatever it takes.
+    /// The mode for a checksum over little more than the bytes read: that is verified at any cost.
     #[must_use]
     pub fn of_piece(&self) -> Self {
         if matches!(self, Self::Passive(_)) { Self::First } else { self.clone() }
@@ -96,7 +96,7 @@ impl Verify {
     }
 }
 
-/// What is known about a checksum.
+/// State of the verification of a checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verified {
     /// It matches.

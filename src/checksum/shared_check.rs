@@ -1,4 +1,4 @@
-//! A check that runs once for all who need its verdict, and those who wait for it.
+//! A check that runs once for all who wait for its verdict.
 //!
 //! Invariants: a verdict about the bytes is kept, and a failure wins over a pass, whichever comes first: bytes that one
 //! reader has found broken are served to none. A check that could not be done (a failed read) gives no verdict, and the
@@ -77,7 +77,7 @@ impl SharedCheck {
         Self { check: Some(Box::new(check)), ..Self::reported(threads) }
     }
 
-    /// One whose verdict is [reported](SharedCheck::report).
+    /// A check with a verdict that is [reported](SharedCheck::report).
     pub(super) fn reported(threads: &Threads) -> Self {
         Self { threads: threads.clone(), check: None, state: Mutex::default(), ran: Condvar::new() }
     }
@@ -145,7 +145,7 @@ impl SharedCheck {
             let runs = state.runs;
             let state = wanted::wait_while(&self.ran, &self.state, state, |state| state.runs == runs)?;
             match &state.last {
-                // By whoever ran it.
+                // Given up by the thread that ran it.
                 Some(Err(e)) if is_given_up(e) => {}
                 // The result of the run that was waited for, even if it is no verdict.
                 last => return last.clone().unwrap_or(Ok(())),
@@ -204,7 +204,7 @@ impl SharedCheck {
         state.last = Some(outcome.clone());
         self.ran.notify_all();
         if outcome.as_ref().is_err_and(is_given_up) && state.is_awaited() {
-            // Not by those.
+            // The waiters have not given up.
             self.queue(state);
             return outcome;
         }
