@@ -1,4 +1,4 @@
-//! The error type of the crate: what went wrong, in which field, at which byte.
+//! The error type of the crate: the fault, the field, and the byte offset.
 //!
 //! Code branches only on `kind`; `what` is the field's name in the format reference; `at` is an offset in the
 //! container file. Printed as `runs overflow the block (rle block, at byte 0x20)`.
@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 use crate::offset::FileOffset;
 
-/// The version in messages about what this version does not know.
+/// This version, for messages about unknown parts.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"));
 
 /// The result type of the crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, in which field of the format, at which byte of the container.
+/// A fault, the field of the format, and the byte of the container.
 #[derive(Debug, Clone)]
 pub struct Error {
     kind: Kind,

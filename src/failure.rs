@@ -1,7 +1,7 @@
 //! Why a command or a mount failed: the line for standard error, and the exit code.
 //!
-//! All commands and the mount word their messages here: `FILE: problem; advice`. What comes from a file is escaped, and
-//! what may be secret in a URL is left out.
+//! All commands and the mount word their messages here: `FILE: problem; advice`. Text from a file is escaped, and
+//! secrets in a URL are left out.
 #![forbid(unsafe_code)]
 
 use std::fmt;

@@ -1,8 +1,8 @@
 //! Pieces in huge pages, by mimalloc.
 //!
 //! A new page of 4 KiB takes about as long as decoding into it. A huge page takes a quarter of that time per byte, and
-//! what one piece frees serves the next. Freed memory returns to the system when the allocator is used after a second,
-//! or at once with [`give_back`].
+//! memory freed by one piece serves the next. Freed memory returns to the system when the allocator is used after a
+//! second, or at once with [`give_back`].
 //!
 //! Limits: 8 GiB of addresses, not of memory; beyond them, and where they cannot be had, plain pages. A piece of 1 MiB
 //! takes 7 % more than its bytes, no piece more than an eighth.
@@ -68,8 +68,8 @@ fn map() -> Option<*mut libc::c_void> {
     let first = unsafe { start.add(start.align_offset(HUGE)) };
     // SAFETY: the second boundary is within it, too.
     let second = unsafe { first.add(HUGE) };
-    // Without huge pages the range serves as well. Its beginning holds tables of mimalloc, of which little is written.
-    // SAFETY: a part of the mapping.
+    // Without huge pages the range serves as well. Its beginning holds tables of mimalloc, mostly unwritten. SAFETY: a
+    // part of the mapping.
     unsafe { libc::madvise(second.cast(), RANGE - HUGE, libc::MADV_HUGEPAGE) };
     Some(first.cast())
 }

@@ -44,16 +44,16 @@
 //! as stored. `fzmfs ls -R FILE` prints it; [`Archive::walk`] iterates over it.
 //!
 //! [`Options`] sets the limits on memory and disk space for decoded data, the number of threads, the [`Device`] that
-//! decodes, and when large checksums are verified. It also supplies what a container may lack: dictionaries, element
-//! type, shape.
+//! decodes, and when large checksums are verified. It also supplies data that a container may lack: dictionaries,
+//! element type, shape.
 //!
 //! # Guarantees
 //!
 //! - [`Archive`], [`File`] and [`Array`] are `Send + Sync`, and cheap to clone: use one from any number of threads.
 //! - No function prints, panics on a broken file, or changes process-wide state: there is no global thread pool and no
 //!   global setting. Each archive has its own cache, threads and temporary files. Diagnostics go to [`tracing`].
-//! - An [`Error`] says what is wrong ([`Error::kind`]), in which field of the format ([`Error::what`]), and at which
-//!   byte of the container ([`Error::offset`]).
+//! - An [`Error`] has its cause ([`Error::kind`]), the field of the format ([`Error::what`]), and the byte of the
+//!   container ([`Error::offset`]).
 //! - A checksum over a block, chunk or piece is verified before its bytes are returned. A checksum that covers much
 //!   more is verified as [`Verify`] says: by default before the first byte if that takes at most 64 MiB of reading or
 //!   decoding, else before the last byte that it covers.
@@ -90,7 +90,7 @@
 //!   blocks of its stages.
 //! - **window**: a range of bytes that is requested and produced independently: of the output of an FZM stage, of an
 //!   array, of a file that is read ahead. In Zstandard, as in its format, the history that a decoder keeps.
-//! - **extent**: a range of a virtual file whose bytes have one source: bytes in memory, bytes as stored, or a piece.
+//! - **extent**: a range of a virtual file from one source: bytes in memory, bytes as stored, or a piece.
 //! - **segment**: in FZM, as in its format, the stored bytes of one buffer.
 //! - **batch**: consecutive pieces that are decoded in one call because that is faster (on a GPU, or small pieces).
 //!

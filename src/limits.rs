@@ -1,4 +1,4 @@
-//! Limits on what a container may cost: counts, sizes, and shared byte budgets.
+//! Limits on the cost of a container: counts, sizes, and shared byte budgets.
 //!
 //! No number from a file sizes an allocation before it was checked against a limit and against the bytes that are
 //! present.
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::error::{Error, Kind, Result};
 use crate::reserve;
 
-/// Upper bounds on what a container may require.
+/// Upper bounds on the cost of a container.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Bytes of one piece of decoded data (an indivisible chunk, a window).

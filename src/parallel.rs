@@ -1,4 +1,4 @@
-//! Work by several threads: on the items of an iterator, with the results in their order; or on what they share.
+//! Work on several threads: on the items of an iterator, with the results in order; or on shared state.
 //!
 //! Limits: at most twice as many items as threads are taken before the results of the first ones are.
 //! Invariant: a panic in the work is one of the caller.
@@ -17,7 +17,7 @@ use crate::wanted::{self, LOOK, carried};
 /// until that fails. Threads start as items come.
 ///
 /// # Errors
-/// Those of `each`; what follows the first is not worked on, unless a thread has begun to.
+/// Errors of `each`; after the first one, no further item is begun.
 pub fn in_order<T: Send, R: Send, E>(
     threads: usize,
     items: impl IntoIterator<Item = T>,
@@ -43,7 +43,7 @@ pub fn in_order<T: Send, R: Send, E>(
             if started < threads && results.len() >= started {
                 let worker = move || {
                     while let Some((item, result)) = next() {
-                        // Whoever waited for it may have failed.
+                        // The waiter may have failed.
                         result.send(work(item)).ok();
                     }
                 };
@@ -69,7 +69,7 @@ pub fn in_order<T: Send, R: Send, E>(
     })
 }
 
-/// Runs `work` on this thread and on up to `others` more; returns what each of them did.
+/// Runs `work` on this thread and on up to `others` more; returns all results.
 ///
 /// # Errors
 /// The first one of `work`.

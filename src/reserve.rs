@@ -1,9 +1,9 @@
 //! A global allocator with a reserve, for processes with limited address space (`ulimit -v`).
 //!
 //! Rust aborts the process if a small allocation fails. Under an address space limit that can happen while pieces are
-//! decoded, whatever was charged, because of thread stacks and fragmentation. So some address space is reserved: when
-//! an allocation fails, the reserve is released, and from then on [`is_low`] makes larger allocations fail with an
-//! error until the reserve can be mapped again.
+//! decoded, despite all charges, because of thread stacks and fragmentation. So some address space is reserved: when an
+//! allocation fails, the reserve is released, and from then on [`is_low`] makes larger allocations fail with an error
+//! until the reserve can be mapped again.
 //!
 //! Without [`map_reserve`] it behaves like the system allocator.
 #![expect(unsafe_code, reason = "an allocator is unsafe to implement, and mmap(2) and malloc_trim(3) to call")]
@@ -62,8 +62,8 @@ pub fn map_reserve(room: usize) -> bool {
     reserve.is_some()
 }
 
-/// Returns freed memory to the system, after a burst of it. glibc keeps what a thread has freed for that thread, so that
-/// the bursts of several threads would add up.
+/// Returns freed memory to the system, after a burst of it. glibc keeps freed memory per thread, so that the bursts of
+/// several threads would add up.
 pub fn trim() {
     // SAFETY: touches nothing that is allocated.
     #[cfg(target_env = "gnu")]
