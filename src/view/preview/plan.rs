@@ -84,7 +84,7 @@ fn middle(range: &Range<u64>, most: u64) -> Range<u64> {
 }
 
 impl<'a> Plan<'a> {
-    /// Plans the decoding of `plane`, or of its start; returns the plane planned.
+    /// Plans the decoding of `plane`, or else of `start`; returns which of the two.
     ///
     /// # Errors
     /// [`Kind::TooLarge`] if no part fits in the budget.
