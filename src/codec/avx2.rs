@@ -332,7 +332,7 @@ fn bit_unshuffle<const N: usize>(width: usize, groups: usize, rows: &[u8], dst: 
 #[inline]
 #[target_feature(enable = "avx2")]
 fn transposed(mut v: [__m256i; 8]) -> [__m256i; 8] {
-    // Swap the off-diagonal quarters, then those of each quarter, and so on.
+    // Swap the off-diagonal quarters, then those within each quarter, and so on.
     for k in [0, 1, 2, 3] {
         (v[k], v[k + 4]) = swapped::<4>(v[k], v[k + 4], 0x0F);
     }

@@ -162,8 +162,8 @@ const INTERLEAVED: [Line; 2] = [columns([0, 4, 1, 5, 2, 6, 3, 7]), columns([3, 7
 /// The same in their own order.
 const IN_ORDER: Line = columns([0, 1, 2, 3, 4, 5, 6, 7]);
 
-/// One byte of each element from its eight planes: vector `g` holds those of elements from `64 * g`, as 8 x 8 bytes in
-/// the order of `places`.
+/// One byte of each element from its eight planes: vector `g` holds the bytes of elements from `64 * g`, as 8 x 8 bytes
+/// in the order of `places`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
 fn byte_of_elements(planes: &[&Line], places: &Line, backwards: bool) -> [__m512i; 8] {
@@ -215,7 +215,7 @@ fn elements<const WIDTH: usize>(planes: [&Line; WIDTH], out: &mut [Line; WIDTH])
     }
 }
 
-/// Stores 32 elements of 32 bits, whose halves are in `low` and `high`, eight in each quarter.
+/// Stores 32 elements of 32 bits from their halves `low` and `high`, eight in each quarter.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn store_words(first: &mut Line, second: &mut Line, low: __m512i, high: __m512i) {
@@ -254,7 +254,7 @@ fn running_sums(numbers: &mut [i32], span: usize) {
         return;
     }
     let lanes = u16::MAX >> (SUMS - rest.len());
-    // SAFETY: the mask excludes what follows the numbers of `rest`.
+    // SAFETY: the mask excludes lanes after the end of `rest`.
     let x = unsafe { _mm512_maskz_loadu_epi32(lanes, rest.as_ptr()) };
     let mut carry = if left == 0 { _mm512_setzero_si512() } else { carry };
     let x = if span < SUMS { sums_of_eight(x) } else { sums(x, &mut carry) };

@@ -38,7 +38,7 @@ fn groups<const W: usize>(bits: &[u8], at: u32, width: u32, out: &mut [u8], load
 
 /// How the integers of a group move to their words: in each step, the upper half of every group moves up.
 struct Spread {
-    /// Per step: the distance, and masks of the halves that stay and of those that move.
+    /// Per step: the distance, and the masks of the halves that stay and that move.
     steps: [(u32, u64, u64); 3],
 }
 

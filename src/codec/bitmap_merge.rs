@@ -71,7 +71,7 @@ fn spread(mask: u8, data: u64) -> u64 {
     x
 }
 
-/// For each mask: the bytes of data that are used, and those that move up by 4, then 2, then 1.
+/// For each mask: the bytes of data that are used, and the bytes that move up by 4, then 2, then 1.
 ///
 /// The byte for the j-th set bit, at position p, moves p - j places. This number never decreases from one byte to the
 /// next, so no byte is moved onto one that stays.

@@ -15,7 +15,7 @@ use super::pace::{self, Pace, STRIDE};
 use super::simd_dispatch::{self, SimdLoop, SimdOps};
 use super::unchecked_copy::{STEP, WORD, copy_overlap, read, steps, word_and, write};
 
-/// What is wrong with a block, and at which byte.
+/// A fault in a block, and its byte offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeError {
     /// The reason.

@@ -1,4 +1,4 @@
-//! What a merge by a bitmap takes bytes from.
+//! An input of a merge by a bitmap.
 #![forbid(unsafe_code)]
 
 /// One of the two sequences of a merge.

@@ -45,8 +45,8 @@ pub fn undo_transposition(rows: usize, src: &[u8], dst: &mut [u8], pace: Pace<'_
     copy(&src[done..], &mut dst[done..], pace);
 }
 
-/// Calls `undo` with some columns of all rows of `src`, gathered, and the bytes of `dst` that they become. Returns how
-/// many bytes were done: those of whole columns.
+/// Calls `undo` with some columns of all rows of `src`, gathered, and the bytes of `dst` that they become. Returns the
+/// number of bytes done: whole columns.
 fn undo_columns(rows: usize, src: &[u8], dst: &mut [u8], pace: Pace<'_>, undo: impl Fn(&[u8], &mut [u8])) -> usize {
     let columns = src.len().checked_div(rows).unwrap_or(0);
     let each = (STRIDE / 2 / rows.max(1)).max(1);

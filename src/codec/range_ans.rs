@@ -76,7 +76,7 @@ fn two(slots: &Slots, a: &mut Block, b: &mut Block) -> bool {
 /// Decodes `blocks`.
 ///
 /// # Errors
-/// Fails with the index of the first block whose states and words do not fit each other.
+/// Fails with the index of the first block with inconsistent states and words.
 pub fn decode(slots: &Slots, blocks: &mut [Block]) -> Result<(), usize> {
     for (pair, blocks) in blocks.chunks_mut(2).enumerate() {
         if let [a, b] = blocks

@@ -14,7 +14,7 @@ pub fn portable<T: Copy>(numbers: &mut [T], span: usize, add: impl Fn(T, T) -> T
             sum_up(span, &add);
             continue;
         }
-        // Four parts at a time: no sum waits for those of the other parts.
+        // Four parts at a time: no sum waits for another part.
         let (front, back) = span.split_at_mut(2 * part);
         let ((a, b), (c, d)) = (front.split_at_mut(part), back.split_at_mut(part));
         let mut sums: Option<[T; 4]> = None;

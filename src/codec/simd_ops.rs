@@ -19,7 +19,7 @@ pub trait SimdLoop {
 
 /// Vector operations that the compiler does not make of plain loops.
 pub trait SimdOps: Copy {
-    /// 32 bytes of period `period` (1 to 31), whose first period is at the front of `bytes`; unspecified for any other
+    /// 32 bytes of period `period` (1 to 31); the first period is at the front of `bytes`. Unspecified for any other
     /// period.
     fn repeat(self, bytes: &[u8; 32], period: usize) -> [u8; 32];
 

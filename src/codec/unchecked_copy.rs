@@ -115,8 +115,8 @@ pub(super) unsafe fn word_and<const MORE: usize, const GUESSED: bool>(vectors: i
     let from = to.wrapping_sub(off);
     // SAFETY: guaranteed by the caller; the bytes at `to` are readable too.
     let bytes = unsafe { read::<WORD>(from) };
-    // The next bytes equal those a whole number of periods back. For a short period, their load need not wait for the
-    // store above.
+    // The next bytes equal the bytes a whole number of periods back. For a short period, their load need not wait for
+    // the store above.
     let (bytes, skip) = if GUESSED && off >= WORD {
         (bytes, WORD)
     } else {

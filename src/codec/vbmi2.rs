@@ -74,7 +74,7 @@ fn store(out: &mut [u8], v: __m512i) {
     unsafe { _mm512_mask_storeu_epi8(out.as_mut_ptr().cast(), below(out.len()), v) }
 }
 
-/// The next 64 bits of a bitmap, of which `bytes` has at most eight bytes.
+/// The next 64 bits of a bitmap, from at most eight bytes of `bytes`.
 #[inline]
 fn word(bytes: &[u8]) -> u64 {
     match bytes.first_chunk() {

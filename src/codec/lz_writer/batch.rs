@@ -25,8 +25,8 @@ pub struct Sequence {
 
 /// The stored form of a sequence: a head and a tail, and for some sequences extra bytes in a separate stream.
 ///
-/// Whatever an implementation says, no access is outside the buffers: [`LzWriter::copy_short_batch`] compares each
-/// sequence with the constants, and does not compile for constants that it cannot count with.
+/// No implementation can cause access outside the buffers: [`LzWriter::copy_short_batch`] compares each sequence with
+/// the constants, and does not compile for constants that it cannot count with.
 pub trait SequenceFormat {
     /// Maximum number of literals of a short sequence.
     const LITERALS: u32;
@@ -37,8 +37,8 @@ pub trait SequenceFormat {
     /// Second part of the stored form.
     type Tail: Copy;
 
-    /// Decodes a short sequence; also returns how many extra bytes it uses, of which `next` is the first. If the
-    /// sequence is not short, returns any sequence that is not short.
+    /// Decodes a short sequence; also returns how many extra bytes it uses, the first of them `next`. If the sequence
+    /// is not short, returns any sequence that is not short.
     ///
     /// Must be `#[inline(always)]`, like everything that a kernel calls.
     fn peek(head: Self::Head, tail: Self::Tail, next: Option<u8>) -> (Sequence, usize);
@@ -77,8 +77,8 @@ impl LzWriter<'_> {
         }
     }
 
-    /// Appends short sequences of those that certainly fit and, unless `IS_FAR`, certainly start before [`FAR`].
-    /// Returns how many were appended, and how many could have been.
+    /// Appends short sequences that certainly fit and, unless `IS_FAR`, certainly start before [`FAR`]. Returns how
+    /// many were appended, and how many could have been.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the inner loop of a kernel")]
     fn round<S: SequenceFormat, const IS_FAR: bool>(
@@ -94,7 +94,7 @@ impl LzWriter<'_> {
         };
         let longest = (S::LITERALS + S::MATCH) as usize;
         let (free, literals) = (self.len - self.pos, self.literals_len - self.taken);
-        // Those that certainly end before `FAR`, and the one that crosses it.
+        // Sequences that certainly end before `FAR`, and the one that crosses it.
         let near = if IS_FAR { usize::MAX } else { (FAR - self.pos) / longest + 1 };
         let room = free.saturating_sub(2 * STEP) / longest;
         let n =

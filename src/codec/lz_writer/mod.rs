@@ -63,7 +63,7 @@ impl<'a> LzWriter<'a> {
         self.taken
     }
 
-    /// Advances by `n` bytes of output, of which `ll` are literals; the caller has written them.
+    /// Advances by `n` bytes of output, `ll` of them literals; the caller has written them.
     #[inline]
     pub fn skip(&mut self, ll: usize, n: usize) {
         self.pos = self.pos.saturating_add(n).min(self.len);

@@ -124,8 +124,8 @@ pub(super) enum WindowMemory {
     InPlace,
 }
 
-/// Reduces the window size in a modern frame's header to what its `bound` bytes of content can fill, because libzstd
-/// allocates the stated size.
+/// Reduces the window size in a modern frame's header to the size that `bound` bytes of content can fill, because
+/// libzstd allocates the stated size.
 fn shrink_window(header: &mut [u8], bound: u64) {
     let [_, _, _, _, descriptor, window, ..] = header else { return };
     let single = *descriptor & 0x20 != 0;
@@ -353,7 +353,7 @@ mod tests {
     use crate::limits::Limits;
     use crate::source::Origin;
 
-    /// A file whose second half cannot be read once; until then, other bytes are left in the buffer.
+    /// A file with a second half that cannot be read once; until then, other bytes are left in the buffer.
     #[derive(Debug)]
     struct FailsOnce(Vec<u8>, AtomicBool);
 

@@ -42,7 +42,7 @@ pub enum Division {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) pieces: Division,
-    /// What each piece consists of; empty for a single long frame.
+    /// The content of each piece; empty for a single long frame.
     pub(super) parts: Vec<PieceFrames>,
     /// The start of each frame, and the end of the last one.
     pub(super) starts: Records<1>,
@@ -52,7 +52,7 @@ pub(super) struct Plan {
     _charges: [Option<Charge>; 2],
 }
 
-/// What a piece consists of.
+/// The content of a piece.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum PieceFrames {
     /// Whole frames, from the first number up to but excluding the second.
@@ -64,7 +64,7 @@ pub(super) enum PieceFrames {
 }
 
 impl Plan {
-    /// The plan of the frames `range`, whose sizes are known, and `missing` bytes after them.
+    /// The plan of the frames `range`, which have known sizes, and `missing` bytes after them.
     ///
     /// # Errors
     /// Fails if there are too many pieces, or the account has no room for the lists.
@@ -142,7 +142,7 @@ fn divide(frames: &Frames, range: Range<usize>, mut emit: impl FnMut(PieceFrames
 }
 
 /// The ends of the fragments of `parts`, each given with its end, and the charge for them. `None` if pieces have too
-/// few, or the account has no room. `starts` are those of the frames from number `first` on.
+/// few, or the account has no room. `starts` are the starts of the frames from number `first` on.
 fn fragments<P: Iterator<Item = (PieceFrames, u64)>>(
     frames: &Frames,
     starts: &Records<1>,

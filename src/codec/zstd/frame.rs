@@ -1,4 +1,4 @@
-//! What the headers of a file say about its frames.
+//! The frames of a file, as their headers describe them.
 //!
 //! Reference: sections 1, 2.2, 5 (skippable frames, seek tables).
 #![forbid(unsafe_code)]
@@ -13,8 +13,8 @@ use super::header::{Generation, Header};
 pub const PIECE: u64 = 1 << 20;
 /// A frame that may decode to more is long.
 pub(super) const LONG: u64 = 4 << 20;
-/// A frame is also long if its stored size is over this multiple of its content plus this many bytes: then most of what
-/// is stored gives no content.
+/// A frame is also long if its stored size is over this multiple of its content plus this many bytes: then most stored
+/// bytes produce no content.
 const HOLLOW: (u64, u64) = (8, 64 << 10);
 
 /// A frame with content.
@@ -40,10 +40,10 @@ pub struct Frame {
     pub seek_checksum: Option<SeekChecksum>,
     /// Bytes of content according to the seek table, if there is one.
     pub seek_content: Option<u32>,
-    /// Whether the file ends before it does: what is known of it goes to the end of the last block that is complete.
+    /// Whether the file ends inside it: its fields then cover the blocks that are complete.
     pub is_cut: bool,
-    /// Whether all that was read of it is its row of the seek table: then the header and what follows from the blocks
-    /// are not known.
+    /// Whether only its row of the seek table was read: then the header and the fields derived from the blocks are
+    /// unknown.
     pub is_listed: bool,
 }
 

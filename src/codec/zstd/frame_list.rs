@@ -132,7 +132,7 @@ impl Packed<10> for Frame {
         let Header { generation, window, content_size, dictionary, has_checksum } = self.header;
         let set = [
             (self.content.is_some(), flag::CONTENT),
-            // The content is then what the header states.
+            // The content then has the size that the header states.
             (content_size.is_some(), flag::STATED),
             (has_checksum, flag::ANNOUNCED),
             (self.checksum.is_some(), flag::CHECKSUM),

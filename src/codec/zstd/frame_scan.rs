@@ -127,8 +127,8 @@ impl FrameScan {
     }
 }
 
-/// Reads the block headers of one frame. If the file ends after its first block and before its last one, returns what is
-/// there, and the error.
+/// Reads the block headers of one frame. If the file ends after its first block and before its last one, returns the
+/// complete blocks, and the error.
 fn blocks(
     window: &mut HeaderBuffer<'_>,
     start: FileOffset,
@@ -164,7 +164,7 @@ fn blocks(
         }
     };
     let is_cut = end.is_err();
-    // Of one that is cut, only what is there.
+    // Only the complete blocks, if it is cut.
     let own = if is_cut { Header { content_size: None, has_checksum: false, ..header } } else { header };
     let frame = Frame {
         at: start,

@@ -73,7 +73,7 @@ pub fn find_frames(
         return Ok((scan, Ok(Some(table))));
     }
     let mut scan = scan_known_frames(source, range.clone(), limits, account)?;
-    // The table locates the frames after one whose end is unknown.
+    // The table locates the frames after a frame with unknown end.
     if scan.unknown.is_some()
         && let Some((scan, table)) = list_frames(source, range.clone(), limits, account)?
     {
@@ -126,10 +126,10 @@ fn list_frames(
     Ok((is_usable && next == at).then_some((end, table)))
 }
 
-/// Reads the headers of a frame of which only the row in the seek table was read.
+/// Reads the headers of a frame that is known from its row in the seek table only.
 ///
 /// # Errors
-/// Fails if it is not what the table says, or is malformed.
+/// Fails if it contradicts the table, or is malformed.
 pub(super) fn read_listed(source: &Source, listed: &Frame, account: &Account) -> Result<Frame> {
     let (at, end) = (listed.at, listed.at.plus(listed.stored));
     source.announce(std::slice::from_ref(&(at.0..end.0)), Need::Now);

@@ -21,13 +21,13 @@ use super::random_access::Frames;
 const TOGETHER: usize = 256;
 const TURNS: usize = 64;
 
-/// Minimum bytes that are missing at the end of a file that is cut off, so that who reads to its end meets the error: the
-/// content that is missing may not be known, or only a checksum may be missing.
+/// Minimum bytes missing at the end of a truncated file, so that a reader to its end meets the error: the missing
+/// content may be unknown, or only a checksum may be missing.
 const LEAST_MISSING: u64 = 1;
 /// Maximum bytes that are believed to be missing.
 const MOST_MISSING: u64 = 1 << 40;
 
-/// The content of frames `first..first + count`, concatenated, and of what is missing after them.
+/// The content of frames `first..first + count`, concatenated, and the missing bytes after them.
 #[derive(Debug)]
 pub struct ContentStream {
     frames: Arc<Frames>,
@@ -45,7 +45,7 @@ impl ContentStream {
         Self { frames, first, count, cut: None, plan: Arc::default(), sizing: OnceLock::new() }
     }
 
-    /// The same of a file that is incomplete: what is missing has a place in it, and cannot be read.
+    /// The same of a truncated file: its missing bytes have a place at the end, and cannot be read.
     #[must_use]
     pub fn with_cut(self, cut: Option<Cut>) -> Self {
         Self { cut, ..self }
@@ -154,8 +154,8 @@ impl ContentStream {
         }
     }
 
-    /// What is known about the checksums of the frames that contain the decoded bytes in `range`; of all frames while
-    /// their sizes are unknown.
+    /// The state of the checksums of the frames that contain the decoded bytes in `range`; of all frames while their
+    /// sizes are unknown.
     pub fn verified(&self, range: Range<u64>) -> Verified {
         let frames = match self.plan.ready() {
             Some(Ok(plan)) => plan.frames(range),
@@ -213,7 +213,7 @@ impl ContentStream {
         Ok(())
     }
 
-    /// What piece `piece` consists of.
+    /// The content of piece `piece`.
     fn part(&self, piece: u64) -> Result<PieceFrames> {
         let plan = self.plan()?;
         match plan.parts.get(to_usize(piece, "piece")?) {
@@ -223,7 +223,7 @@ impl ContentStream {
         }
     }
 
-    /// Records that a reader has requested piece `piece`, so that what follows is decoded ahead. Does not block.
+    /// Records that a reader has requested piece `piece`, to start readahead. Does not block.
     pub fn note_read(&self, piece: u64) {
         if let Some(Ok(_)) = self.plan.ready()
             && let Ok(PieceFrames::Of(frame, piece)) = self.part(piece)
