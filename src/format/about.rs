@@ -1,7 +1,7 @@
-//! What a container says of an array beside its elements: the attributes that `data.zarr` and Python show.
+//! A container's metadata of an array: the attributes that `data.zarr` and Python show.
 //!
-//! Limits: those of one array have at most [`MOST`] bytes of text and [`DEPTH`] levels; what has more is left to the
-//! files that show the metadata itself.
+//! Limits: [`MOST`] bytes of text and [`DEPTH`] levels for one array; larger values are only in the files that show the
+//! metadata itself.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -30,10 +30,10 @@ impl About {
         Self(Arc::new(make))
     }
 
-    /// The attributes: those that fit within the limits.
+    /// The attributes that fit within the limits.
     ///
     /// # Errors
-    /// Fails if the container is broken there: what is missing may say what the elements mean.
+    /// Fails if the container is broken there: the missing part may define the meaning of the elements.
     pub fn attributes(&self) -> Result<Attributes> {
         let mut left = Room(MOST);
         let mut fits = |name: &String, value: &Value| {

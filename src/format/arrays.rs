@@ -14,10 +14,10 @@ use super::{Array, Content, File, Grid};
 
 /// The arrays of a container, by number.
 pub trait Arrays: Send + Sync {
-    /// How many numbers there are.
+    /// The number of arrays, and of other entries counted with them.
     fn count(&self) -> u64;
 
-    /// What number `index` is. Cheap; decodes nothing.
+    /// The entry with number `index`. Cheap; decodes nothing.
     ///
     /// # Errors
     /// Fails if that cannot be determined now, or if there is no such number.
@@ -30,7 +30,7 @@ pub trait Arrays: Send + Sync {
     fn file(&self, index: u64) -> Result<File>;
 }
 
-/// What a number stands for.
+/// An entry of [`Arrays`].
 #[derive(Debug, Clone)]
 pub enum Found {
     /// An array.
@@ -58,7 +58,7 @@ pub struct NamedArray {
     pub dimensions: Option<Vec<String>>,
 }
 
-/// How the elements of an array are stored: what can be read without decoding its neighbours.
+/// How the elements of an array are stored: the parts that can be read without decoding their neighbours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tiles {
     /// In C order, in pieces of so many bytes.

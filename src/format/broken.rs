@@ -15,10 +15,10 @@ use crate::text::escaped;
 
 use super::{Check, Container, Content, Entry, File, FileExtent, Info, Input, Options};
 
-/// Opens a container; of one that is broken, what stands for it, and the error.
+/// Opens a container; for a broken one, returns its stand-in, and the error.
 ///
 /// # Errors
-/// Only those that a later attempt may not meet.
+/// Only errors that may be transient.
 pub fn open_or_explain(input: &Input, options: &Options) -> Result<(Arc<dyn Container>, Option<Error>)> {
     let opened = catch_unwind(AssertUnwindSafe(|| super::open(input, None, options)));
     let opened = opened.unwrap_or_else(|_| {
@@ -30,7 +30,7 @@ pub fn open_or_explain(input: &Input, options: &Options) -> Result<(Arc<dyn Cont
     }
 }
 
-/// What stands for a file that cannot be opened because of `error`.
+/// The stand-in for a file that cannot be opened because of `error`.
 pub(super) fn explain(source: &Arc<Source>, error: &Error) -> Arc<dyn Container> {
     Arc::new(Broken { source: source.clone(), error: error.clone() })
 }

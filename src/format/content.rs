@@ -63,7 +63,7 @@ pub trait Blob: Send + Sync {
         self.decode(piece, dst)
     }
 
-    /// Verifies what [`Blob::decode_unconfirmed`] has left.
+    /// Verifies pieces that [`Blob::decode_unconfirmed`] did not.
     ///
     /// # Errors
     /// That of a checksum.
@@ -77,8 +77,8 @@ pub trait Blob: Send + Sync {
         1
     }
 
-    /// Decodes consecutive pieces starting at `first` into `pieces`, whose lengths match exactly.
-    /// Each is verified as by [`Blob::decode`].
+    /// Decodes consecutive pieces starting at `first` into `pieces`, which have the exact lengths. Each is verified as
+    /// by [`Blob::decode`].
     ///
     /// # Errors
     /// Fails if any of them is broken; all then hold unspecified bytes, and the caller can decode the intact ones
@@ -92,8 +92,8 @@ pub trait Blob: Send + Sync {
         false
     }
 
-    /// The decoded bytes in `ranges` will be needed soon: a blob that is far begins to fetch what they are decoded
-    /// from, with few requests. May wait for structure that says where that is; a failure is that of the decode.
+    /// The decoded bytes in `ranges` will be needed soon: a far blob begins to fetch their stored bytes, with few
+    /// requests. May wait for the structure that locates them; a failure is reported by the decode.
     fn announce(&self, ranges: &[Range<u64>], need: Need) {
         let _ = (ranges, need);
     }
@@ -109,7 +109,7 @@ pub trait Blob: Send + Sync {
     /// otherwise as [`Blob::decode`]. Only called if [`Blob::fragments`] returns a layout.
     ///
     /// # Errors
-    /// Fails if the fragment is broken, whatever the state of the rest of the piece.
+    /// Fails if the fragment is broken, regardless of the rest of the piece.
     fn decode_fragment(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()> {
         let _ = (at, dst);
         Err(Error::corrupt(format!("piece {piece} has no fragments"), "piece"))
@@ -122,7 +122,7 @@ pub trait Blob: Send + Sync {
         false
     }
 
-    /// What is known about the checksums that cover the decoded bytes in `range`. Does not block.
+    /// The state of the checksums that cover the decoded bytes in `range`. Does not block.
     fn verified(&self, range: Range<u64>) -> Verified {
         let _ = range;
         Verified::No
@@ -298,7 +298,7 @@ impl Content {
         Self::bytes((text::json(value) + "\n").into_bytes())
     }
 
-    /// What is known about the checksums of this content; `None` for bytes that were computed or are in memory.
+    /// The state of the checksums of this content; `None` for bytes that were computed or are in memory.
     ///
     /// # Errors
     /// Fails if deferred content cannot be described.

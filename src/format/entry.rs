@@ -90,7 +90,7 @@ pub enum Node {
 }
 
 impl Node {
-    /// A directory whose entries are known.
+    /// A directory with known entries.
     pub fn dir(attrs: Attrs, entries: Vec<Entry>) -> Self {
         Self::Dir(Arc::new(Listed { attrs, entries }))
     }
@@ -102,8 +102,8 @@ impl From<File> for Node {
     }
 }
 
-/// What a listing needs to know of a file that is created on access: a directory of a hundred thousand files keeps
-/// this, not the files.
+/// A listing's record of a file that is created on access: a directory of a hundred thousand files keeps this, not the
+/// files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LazyFile {
     /// Identifies the file in its directory; passed to [`Directory::file`].
@@ -131,15 +131,15 @@ impl fmt::Debug for Node {
     }
 }
 
-/// A directory whose entries may be created lazily.
+/// A directory that may create its entries lazily.
 pub trait Directory: Send + Sync {
     /// Its extended attributes.
     fn attrs(&self) -> Attrs {
         Attrs::new()
     }
 
-    /// Whether its entries can be made again whenever they are needed, directories among them included: they hold no
-    /// state. Otherwise only a few files are, and what the format creates on access.
+    /// Whether all its entries, directories included, are stateless and can be made again on demand. Otherwise it has
+    /// only a few files, and those that the format creates on access.
     fn is_made_again(&self) -> bool {
         false
     }
@@ -258,19 +258,19 @@ pub struct File {
     /// Its elements, if dtype and shape are known: a `.raw` file then gets a `.npy` file, with the first
     /// elements that fill `shape`.
     pub array: Option<Array>,
-    /// What the container says of the array beside its elements.
+    /// The container's metadata of the array.
     pub about: Option<About>,
     /// Bytes that it occupies in the container.
     pub stored: u64,
     /// Its extended attributes.
     pub attrs: Attrs,
-    /// Whether it is what its directory is about: if it is typed, it then also gets a picture, and headers for programs
-    /// that do not read `.npy`.
+    /// Whether it is the subject of its directory: if it is typed, it then also gets a picture, and headers for
+    /// programs that do not read `.npy`.
     pub is_principal: bool,
-    /// Whether its readers read all of it at once and have a cache of their own, as those of Zarr chunks.
+    /// Whether its readers read all of it at once and have a cache of their own, as readers of Zarr chunks do.
     pub is_read_whole: bool,
-    /// The same bytes as a part of a larger content, whose pieces hold those of several files: they are read there if
-    /// the pieces are in memory.
+    /// The same bytes as a part of a larger content with pieces that span several files: they are read there if the
+    /// pieces are in memory.
     pub part_of: Option<Content>,
 }
 
@@ -303,7 +303,7 @@ impl File {
         self
     }
 
-    /// Sets what the container says of the array, made when it is asked for.
+    /// Sets the container's metadata of the array, made on demand.
     #[must_use]
     pub fn about(mut self, attributes: impl Fn() -> Result<Attributes> + Send + Sync + 'static) -> Self {
         self.about = Some(About::new(attributes));
@@ -318,21 +318,21 @@ impl File {
         self.about.as_ref().map_or_else(|| Ok(Attributes::new()), About::attributes)
     }
 
-    /// Marks it as what its directory is about.
+    /// Marks it as the subject of its directory.
     #[must_use]
     pub fn principal(mut self) -> Self {
         self.is_principal = true;
         self
     }
 
-    /// Marks it as a file of which readers read all at once.
+    /// Marks it as a file that readers read all at once.
     #[must_use]
     pub fn read_whole(mut self) -> Self {
         self.is_read_whole = true;
         self
     }
 
-    /// Sets the part of a larger content that has the same bytes, of which no length needs to be decoded.
+    /// Sets the part of a larger content that has the same bytes; no length in it may need decoding.
     #[must_use]
     pub fn part_of(mut self, content: Content) -> Self {
         self.part_of = Some(content);

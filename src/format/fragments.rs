@@ -1,4 +1,4 @@
-//! The fragments of a blob as the pieces of another: what a random read decodes instead of a piece of about 1 MiB.
+//! The fragments of a blob as the pieces of another blob: a random read decodes one instead of a piece of about 1 MiB.
 //!
 //! Piece: a fragment. Both blobs can be read at the same time; each byte is then decoded once for each at most.
 //! Checked: all that is checked for the piece and does not need its other fragments. Each fragment has the gate of its

@@ -19,12 +19,12 @@ pub enum Layout {
     },
     /// The end offset of every piece, ascending; piece 0 starts at 0.
     Ends(Arc<[u64]>),
-    /// Fragments as pieces: each range of `piece` bytes divides into ranges of `fragment` bytes, of which the last may
-    /// be shorter. Neither is 0.
+    /// Fragments as pieces: each range of `piece` bytes divides into ranges of `fragment` bytes; the last may be
+    /// shorter. Neither is 0.
     Fragments {
         /// Total decoded bytes.
         len: u64,
-        /// Bytes of what the fragments are parts of.
+        /// Bytes of a whole that the fragments divide.
         piece: u64,
         /// Bytes of a fragment.
         fragment: u64,

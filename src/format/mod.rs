@@ -104,7 +104,7 @@ impl Input {
         Self::open_with(path, &RemoteOptions::default(), &Account::new(NEARBY, 0))
     }
 
-    /// As [`Input::open`], also for a URL: an object on a server, whose bytes are kept within `account`.
+    /// As [`Input::open`], also for a URL: an object on a server, with its bytes kept within `account`.
     ///
     /// # Errors
     /// As [`Source::open`] and [`Source::open_remote`].
@@ -122,8 +122,8 @@ impl Input {
         Ok(Self { dir: dir.map(Place::Local), ..Self::of(source)? })
     }
 
-    /// Opens what is at `url`: an object; or, if the URL ends with `/` or there is no such object, what is below it as
-    /// a directory that is one container.
+    /// Opens the `url` of an object; or, if it ends with `/` or there is no such object, of a prefix as a directory
+    /// that is one container.
     fn remote(url: &str, options: &RemoteOptions, account: &Account) -> Result<Self> {
         let below = || {
             let dir = Objects::below(url, options, account)?;
@@ -181,7 +181,7 @@ pub struct Options {
     pub dtype: Option<String>,
     /// The shape, for containers that do not record it; slowest dimension first.
     pub shape: Option<Vec<u64>>,
-    /// Upper bounds on what a file may require.
+    /// Upper bounds on the cost of a file.
     pub limits: Limits,
     /// The account of memory, disk space and work.
     pub account: Account,
@@ -285,7 +285,7 @@ pub trait Container: Send + Sync {
         Vec::new()
     }
 
-    /// The part whose stored bytes are at `at`, by its name: for faults in a file that shows many parts.
+    /// The name of the part with stored bytes at `at`: for faults in a file that shows many parts.
     fn part_at(&self, _at: FileOffset) -> Option<String> {
         None
     }
@@ -306,8 +306,8 @@ pub trait Container: Send + Sync {
         None
     }
 
-    /// Verifies that the files are still those that were opened. Checks the files kept open; for the others, it reports
-    /// what was seen when they were read. Cheap however many files there are.
+    /// Verifies that the files have not changed since they were opened. Checks the files kept open; for the others, it
+    /// reports the state seen when they were read. Cheap however many files there are.
     ///
     /// # Errors
     /// [`Kind::Changed`] if a file was replaced or modified.

@@ -1,4 +1,4 @@
-//! Decoded bytes that stay on a device: what a format offers to programs that use them there.
+//! Decoded bytes that stay on a device, for programs that use them there.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -14,8 +14,8 @@ pub trait DeviceStream: Send + Sync {
     /// back. Verified as by [`Blob::decode`](super::Blob::decode), and complete when this returns.
     ///
     /// # Errors
-    /// [`Kind::Usage`](crate::error::Kind::Usage) if there is no device or not enough of its memory; otherwise what is
-    /// broken.
+    /// [`Kind::Usage`](crate::error::Kind::Usage) if there is no device or not enough of its memory; otherwise the
+    /// fault of the container.
     fn decode(&self, range: Range<u64>, stream: Option<ForeignStream>) -> Result<DeviceBuffer>;
 }
 

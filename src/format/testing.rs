@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 
 use super::{Blob, BlobRef, Fetch, Layout, Piece};
 
-/// A blob whose pieces are ranges of bytes in memory; counts its decodes.
+/// A blob with ranges of bytes in memory as its pieces; counts its decodes.
 pub(crate) struct Memory {
     pub(crate) bytes: Vec<u8>,
     pub(crate) layout: Layout,
@@ -31,7 +31,7 @@ pub(crate) struct Memory {
     pub(crate) takes: std::time::Duration,
     /// The gate before its bytes.
     pub(crate) gate: Option<ChecksumGate>,
-    /// The size of a fragment, and the pieces and offsets of those that fail.
+    /// The size of a fragment, and the pieces and offsets of the broken ones.
     pub(crate) fragment: Option<u64>,
     pub(crate) broken_fragments: Vec<(u64, u64)>,
 }
@@ -120,7 +120,7 @@ impl Blob for Memory {
     }
 }
 
-/// Bytes that differ from their neighbors and from those at nearby powers of two.
+/// Bytes that differ from their neighbors and from the bytes at nearby powers of two.
 pub(crate) fn noise(len: usize) -> Vec<u8> {
     (0..to_u64(len)).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
 }

@@ -70,7 +70,7 @@ impl Array {
         product(self.shape.iter().copied())
     }
 
-    /// Number of items in a chunk whose sides are padded to whole blocks.
+    /// Number of items in a chunk with sides padded to whole blocks.
     fn chunk_items(&self) -> Option<u64> {
         let sides = self.chunk.iter().zip(&self.block);
         product(sides.map(|(&k, &b)| u64::from(k.div_ceil(b.max(1))).saturating_mul(b.into())))

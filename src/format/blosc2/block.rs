@@ -106,7 +106,7 @@ impl BlockDecoder {
         Ok(())
     }
 
-    /// Decodes the block whose streams are in `cur`, filling `dst` completely.
+    /// Decodes the block with its streams in `cur`, filling `dst` completely.
     ///
     /// `short` marks a shorter last block; `reference` is the decoded first block, if DELTA needs it.
     pub(super) fn decode(

@@ -37,8 +37,8 @@ enum BlockSizes {
     Ends(Vec<u32>),
 }
 
-/// The size of blocks whose recorded size is `size`: C-Blosc2 3.0.0 to 3.3.5 may have used whole items of `width` bytes
-/// without recording it.
+/// The actual size of blocks of recorded size `size`: C-Blosc2 3.0.0 to 3.3.5 may have used whole items of `width`
+/// bytes without recording it.
 fn rounded(size: u32, width: u32) -> u32 {
     if size > width { size - size.checked_rem(width).unwrap_or(0) } else { size }
 }
@@ -115,7 +115,7 @@ impl BlockOffsets {
             }
             Limits::check(size.unsigned_abs().into(), item.memory.block_limit, "block size")
                 .map_err(|e| e.at(stored.at(start.into())))?;
-            // As for other blocks: what is stored of it is not much larger than the block.
+            // As for other blocks: its stored bytes are not much larger than the block.
             let max_stored = 2 * u64::from(size.unsigned_abs()) + 4096;
             spans.push((start + 4, (u64::from(start) + 4 + max_stored).min(end.into()) as u32));
             ends.push(total as u32);
@@ -236,8 +236,8 @@ mod tests {
     use crate::format::blosc2::memory::Memory;
     use crate::source::Source;
 
-    /// The tables of a chunk of 1,000 blocks of 255 bytes, whose header states blocks of `blocksize` bytes and items of
-    /// `typesize` bytes; its frame those of `frame` bytes.
+    /// The tables of a chunk of 1,000 blocks of 255 bytes, with blocks of `blocksize` bytes and items of `typesize`
+    /// bytes in its header, and items of `frame` bytes in its frame.
     fn tables(blocksize: u32, typesize: u8, frame: u32) -> (u64, BlockOffsets) {
         let (nbytes, first) = (255_000_u32, 16 + 4 * 1000_u32);
         let cbytes = first + 1000;

@@ -35,7 +35,7 @@ enum Body {
     Fill(Fill),
     Memcpyed,
     Blocks(Box<ChunkBlocks>),
-    /// What no part of the chunk can be decoded without is unknown.
+    /// Any part of the chunk needs something unknown.
     Unknown(Box<Error>),
 }
 

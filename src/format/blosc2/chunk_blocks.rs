@@ -40,7 +40,7 @@ const PAGES: usize = 64 << 10;
 /// Maximum size of a prepared dictionary.
 const DICTIONARY: u64 = 64 << 10;
 
-/// The blocks of a chunk, and what decoding them needs.
+/// The blocks of a chunk, and their decoding parameters.
 #[derive(Debug)]
 pub(super) struct ChunkBlocks {
     decoder: BlockDecoder,
@@ -155,7 +155,7 @@ impl ChunkBlocks {
         })
     }
 
-    /// Whether a block of `len` bytes, of which `part` are read, is decoded into a buffer that is kept.
+    /// Whether a block of `len` bytes is decoded into a kept buffer to read `part` bytes.
     fn is_kept(&self, len: u64, part: u64) -> bool {
         len > if part == len { BIG } else { self.max_part }
     }
@@ -265,7 +265,7 @@ impl ChunkBlocks {
         let within = |e: Error| e.within("block 0");
         let (start, end) = self.offsets.decoded(0);
         if end - start > BIG {
-            // Who needs room does not wait for a reference, as its user may wait for room as well.
+            // A decode that needs room does not wait for a reference: its user may be waiting for room too.
             return self.kept(0, None).map(|(_, block)| Reference::Big(block)).map_err(within);
         }
         let make = || {

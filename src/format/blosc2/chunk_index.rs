@@ -28,7 +28,7 @@ use super::stored_chunk::ChunkLocation;
 /// The chunks of a frame, or a single chunk.
 #[derive(Debug)]
 pub(super) struct ChunkIndex {
-    /// Unique among those of the container.
+    /// Unique within the container.
     id: u64,
     store: ChunkStore,
     /// The index chunk; `None` for a single chunk or none.
@@ -106,7 +106,7 @@ impl ChunkIndex {
         }
     }
 
-    /// What the blocks need from their frame.
+    /// The frame's parameters for its blocks.
     pub(super) fn item(&self) -> &ItemSpec {
         &self.item
     }
@@ -269,8 +269,8 @@ impl ChunkIndex {
         open().map_err(|e| self.store.with_file_name(&location.source, e))
     }
 
-    /// The given ranges of chunks, in order, will be read soon: fetches what they are decoded from, if the file is on a
-    /// server. Of chunks that are not needed as a whole, that is known after their headers and tables.
+    /// The given ranges of chunks, in order, will be read soon: fetches their stored bytes, if the file is on a server.
+    /// For chunks that are not needed as a whole, headers and tables come first, to locate them.
     pub(super) fn announce(&self, parts: &[(u64, Range<u64>)], need: Need) {
         let (mut whole, mut heads, mut rest) = (Vec::new(), Vec::new(), Vec::new());
         for row in parts.chunk_by(|(a, _), (b, _)| a == b) {
@@ -344,8 +344,8 @@ impl ChunkIndex {
         checked.map_err(|e| e.within(format_args!("chunk {i}")))
     }
 
-    /// Fills `dst` with the decoded bytes of small chunks from number `first` on. They are not kept open, and those
-    /// that repeat the same value are filled at once.
+    /// Fills `dst` with the decoded bytes of small chunks from number `first` on. They are not kept open, and chunks of
+    /// one repeated value are filled at once.
     pub(super) fn read_small(&self, first: u64, dst: &mut [u8]) -> Result<()> {
         let within = |i: u64| move |e: Error| e.within(format_args!("chunk {i}"));
         let mut rest = dst;
@@ -397,7 +397,7 @@ impl ChunkIndex {
 /// How far the next chunk that is stored is looked for.
 const NEAR: u64 = 64;
 
-/// Announces ranges of sources; those of one source follow each other.
+/// Announces ranges of sources, grouped by source.
 fn announce(ranges: &[(Arc<Source>, Range<u64>)], need: Need) {
     for row in ranges.chunk_by(|(a, _), (b, _)| Arc::ptr_eq(a, b)) {
         let Some((source, _)) = row.first() else { continue };

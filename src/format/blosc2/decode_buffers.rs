@@ -16,7 +16,7 @@ pub(super) struct DecodeBuffers {
     pub(super) contexts: Contexts,
     /// Holds a block between two filters.
     pub(super) second: Vec<u8>,
-    /// Holds a whole block of which only a part is wanted.
+    /// Holds a whole block if only a part is wanted.
     pub(super) whole: Vec<u8>,
     /// Holds stored bytes.
     pub(super) stored: Vec<u8>,

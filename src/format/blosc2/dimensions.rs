@@ -1,7 +1,7 @@
 //! The names of the dimensions of the array in a frame.
 //!
-//! A metalayer of one of the names [`DIMENSIONS`], of either kind, whose value is a list of texts names the dimensions:
-//! the format has no such names itself.
+//! A metalayer of either kind, with one of the names [`DIMENSIONS`] and a list of texts as its value, names the
+//! dimensions: the format itself does not define names.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 

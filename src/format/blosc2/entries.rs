@@ -29,8 +29,8 @@ use super::msgpack;
 use super::registry;
 use super::stored_chunk::ChunkLocation;
 
-/// Values up to this many bytes are also shown as JSON, if those before them in the directory have few enough in all:
-/// they are decoded when it is listed.
+/// Values up to this many bytes are also shown as JSON, up to a total for each directory: they are decoded when it is
+/// listed.
 const JSON: u64 = 256 << 10;
 const JSON_IN_ALL: u64 = 4 << 20;
 /// Maximum length of the JSON: deep nesting indents a byte of the value by a hundred.
@@ -49,7 +49,7 @@ pub(super) struct Decoded {
     /// Bytes that the chunks take in the file.
     pub(super) stored: u64,
     gate: Option<ChecksumGate>,
-    /// What the metalayers say of the array.
+    /// Metadata of the array in the metalayers.
     about: Option<About>,
 }
 
@@ -65,7 +65,7 @@ impl Decoded {
         Self { chunks, blob: BlobRef::shared(data.clone()), data, typesize, array, stored, gate, about: None }
     }
 
-    /// Sets what the metalayers say of the array.
+    /// Sets the metadata of the array.
     pub(super) fn about(self, about: Option<About>) -> Self {
         Self { about, ..self }
     }
@@ -160,8 +160,8 @@ fn fails(error: Error) -> Content {
     Content::Computed { len: None, make: Arc::new(move |_| Err(error.clone())) }
 }
 
-/// The entry of a directory whose content is unknown because of `error`: a file that fails with it, so that the
-/// directory around it can be listed, and its files are not taken for missing ones.
+/// The entry of a directory that cannot be listed because of `error`: a file that fails with it, so that the directory
+/// around it can be listed, and its files do not appear to be missing.
 pub(super) fn unknown_directory(error: &Error) -> Node {
     File::new(fails(error.clone())).into()
 }

@@ -97,7 +97,7 @@ struct Rest {
 }
 
 impl Frames {
-    /// Opens the container whose first frame is `frame`.
+    /// Opens the container that starts with `frame`.
     pub(super) fn new(frame: Frame, options: &Options, memory: Arc<Memory>) -> Result<Self> {
         let first = OpenFrame::new(frame);
         let array = first.decoded.array(options)?;

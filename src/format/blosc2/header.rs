@@ -50,7 +50,7 @@ pub(super) enum Special {
     Uninitialised,
 }
 
-/// What follows the header.
+/// The body after the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Nothing: the chunk is empty.
@@ -101,7 +101,7 @@ impl UnknownPart {
     }
 }
 
-/// A chunk header whose fields are consistent with each other.
+/// A chunk header with consistent fields.
 #[derive(Debug, Clone)]
 pub(super) struct Header {
     pub(super) version: u8,

@@ -9,7 +9,7 @@ use crate::error::Result;
 use super::header::Header;
 use super::memory::Memory;
 
-/// What the blocks of a chunk need from their frame, and the memory to decode with.
+/// The frame's parameters for the blocks of a chunk, and the memory to decode with.
 #[derive(Debug, Clone)]
 pub(super) struct ItemSpec {
     /// Where decoding allocates memory.

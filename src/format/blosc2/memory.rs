@@ -7,7 +7,7 @@
 //! the account has memory for them.
 //!
 //! Invariants: a decode acquires all its buffers at once, so that none waits while it holds some of them; decodes and
-//! copies from a block wait for nothing, so that those who need room can wait for them; of errors only lasting ones are
+//! copies from a block wait for nothing, so that callers that need room can wait for them; only lasting errors are
 //! kept, never a failed read or lack of memory.
 #![forbid(unsafe_code)]
 
@@ -23,7 +23,7 @@ use crate::wanted;
 
 use super::decode_buffers::DecodeBuffers;
 
-/// Number of large blocks that are kept whatever their size.
+/// Number of large blocks that are kept at any size.
 const KEPT: usize = 4;
 /// Maximum number of large blocks that are kept.
 const MOST: usize = 64;
@@ -57,7 +57,7 @@ pub(super) struct Memory {
 struct KeptBlocks {
     /// Least recently used first.
     slots: Vec<(BlockKey, Arc<Slot>)>,
-    /// Number of decodes that hold buffers and of copies from a block, and of those that have ended.
+    /// Number of decodes that hold buffers and of copies from a block; then, the number of those that have ended.
     active: usize,
     ends: u64,
 }
@@ -156,7 +156,7 @@ impl Memory {
                 Ok(reserved) => {
                     let active = blocks.activate(self);
                     drop(blocks);
-                    // Allocating may create a file. If that fails, dropping the guard wakes those that wait for room.
+                    // Allocating may create a file. If that fails, dropping the guard wakes the waiters for room.
                     let buffers = reserved.into_iter().map(Reserved::allocate).collect::<Result<Vec<_>>>()?;
                     let buffers = buffers.try_into();
                     return Ok((active, buffers.map_err(|_| Error::corrupt("wrong number of buffers", "block"))?));

@@ -1,14 +1,13 @@
 //! Blosc2: contiguous frames, sparse frame directories, b2nd arrays in both, archives of frames, and bare chunks.
 //!
-//! Reference: the Blosc2 frame, chunk and b2nd documents; section numbers are those of our own reference.
+//! Reference: the Blosc2 frame, chunk and b2nd documents; section numbers refer to our own reference.
 //!
-//! Shows as: `data.raw`; `chunks/` and `stored/`, one file per chunk; `metalayers/` and `vlmetalayers/`, one
-//! file per value and its JSON; `frames/000001/` and on for the frames that follow the first in one file. An archive
-//! shows as a directory for each of its frames.
-//! Piece: a chunk, consecutive blocks of a large one of about 1 MiB together, or consecutive small chunks together.
-//! Checked: all structure at open; tables and streams at decode. The format has no checksums except those of its
-//! codecs (Adler-32 in zlib); for archives see `archive`.
-//! Limits: counts against the size of the file; at most one block of decoded data is in memory at a time.
+//! Shows as: `data.raw`; `chunks/` and `stored/`, one file per chunk; `metalayers/` and `vlmetalayers/`, one file per
+//! value and its JSON; `frames/000001/` and on for the frames that follow the first in one file. An archive shows as a
+//! directory for each of its frames. Piece: a chunk, consecutive blocks of a large one of about 1 MiB together, or
+//! consecutive small chunks together. Checked: all structure at open; tables and streams at decode. The format has no
+//! checksums but the Adler-32 of its codec zlib; for archives see `archive`. Limits: counts against the size of the
+//! file; at most one block of decoded data is in memory at a time.
 //!
 //! Invariants: headers never decode; block decoding does no I/O; chunks are read through `stored_chunk`.
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
 //! `MessagePack` as used by frames: fields with one fixed marker each, and conversion of any document to JSON.
 //!
-//! Markers are those of `rmp`; bytes are read through the checked cursor, so that every error has an offset.
+//! Markers are from `rmp`; bytes are read through the checked cursor, so that every error has an offset.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 

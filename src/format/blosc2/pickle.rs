@@ -1,8 +1,8 @@
 //! Pickled dictionaries, lists, texts and numbers, as `mlarray` writes its metadata; nothing is ever called.
 //!
-//! Reference: the opcodes of protocol 4 in `pickletools` of Python, of which only those of plain values are known here,
-//! and the two classes of `mlarray` that are a list and a dictionary by other names.
-//! Limits: at most [`NODES`] values in the document, and as many in the result, where shared ones count again.
+//! Reference: the opcodes of protocol 4 in `pickletools` of Python: the subset for plain values, and the two classes of
+//! `mlarray` that wrap a list and a dictionary. Limits: at most [`NODES`] values in the document, and as many in the
+//! result, where each use of a shared one counts.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -15,9 +15,9 @@ use crate::format::about::float;
 const NODES: usize = 1 << 16;
 /// Maximum nesting depth.
 const DEPTH: u32 = 64;
-/// The module whose classes are taken for what they are made from.
+/// The module of the classes that are replaced by their argument.
 const MODULE: &str = "mlarray.meta";
-/// What errors would call it; there are none to see.
+/// Name in error messages, which nobody sees.
 const WHAT: &str = "pickle";
 
 /// Converts the document in `bytes` to JSON; `None` unless it consists of plain values.
@@ -34,7 +34,7 @@ enum Node {
     Plain(Value),
     List(Vec<usize>),
     Dict(Vec<(usize, usize)>),
-    /// A class that stands for what it is called with.
+    /// A class, which a call replaces by its argument.
     Class,
 }
 

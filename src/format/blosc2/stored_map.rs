@@ -18,7 +18,7 @@ use super::chunk_blocks::BIG;
 
 /// Minimum number of entries in a region.
 const REGION: u64 = 1 << 15;
-/// Number of regions whose bits are kept, enough for several concurrent listings.
+/// Number of regions with their bits kept, enough for several concurrent listings.
 const KEPT: usize = 8;
 /// Size of an entry in bytes.
 const ENTRY: u64 = 8;
@@ -179,7 +179,7 @@ mod tests {
     use crate::format::blosc2::stored_chunk::ChunkLocation;
     use crate::source::Source;
 
-    /// An uncompressed index of `count` entries, of which those in `stored` are stored chunks.
+    /// An uncompressed index of `count` entries; those in `stored` are stored chunks.
     fn index(count: u64, stored: &[u64]) -> Chunk {
         let nbytes = (count * ENTRY) as u32;
         // Version 5, format 1, flags: 32 bytes of header, memcpyed; item size 8; blocks of 32 KiB.

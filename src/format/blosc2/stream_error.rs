@@ -5,7 +5,7 @@
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::Error;
 
-/// What is wrong with a stream, and at which byte of it.
+/// A fault in a stream, and its byte offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StreamError {
     why: &'static str,

@@ -30,7 +30,7 @@ pub enum NumberKind {
 
 impl Number {
     /// The number that `descr` of a `.npy` header describes: `'<f4'`, with its quotes. `None` for other types, and for
-    /// floats whose format depends on the machine (`f16`, `c32`).
+    /// floats of machine-dependent format (`f16`, `c32`).
     pub fn of(descr: &str) -> Option<Self> {
         let text = descr.strip_prefix('\'')?.strip_suffix('\'')?;
         let (order, name) = text.split_at_checked(1)?;

@@ -1,9 +1,8 @@
 //! Blobs over streams: split into pieces, with the payload checksum verified first.
 //!
-//! Piece: the largest multiple of the stream's unit up to 1 MiB, or one unit up to 4 MiB. An array whose units are not
-//! contiguous is stored brick by brick; a grid presents it in C order.
-//! Fragment: the units in about 32 KiB, or one unit. Bricks have none: one is decoded from long rows of codes, so that
-//! a part of it takes as much as all of it.
+//! Piece: the largest multiple of the stream's unit up to 1 MiB, or one unit up to 4 MiB. An array with non-contiguous
+//! units is stored brick by brick; a grid presents it in C order. Fragment: the units in about 32 KiB, or one unit.
+//! Bricks have none: a brick is decoded from long rows of codes, so that a part of it costs as much as all of it.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;

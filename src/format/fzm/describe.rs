@@ -52,7 +52,7 @@ pub(super) fn decoded_size(p: &Pipeline) -> Option<u64> {
     if is_shared { Some(first) } else { lengths.try_fold(first, |sum, len| sum.checked_add(len?)) }
 }
 
-/// The stages, by name, whose inverse no GPU has a kernel for, of those between the sources and what is stored.
+/// Names of the stages between the sources and the stored segments that have no GPU kernel for their inverse.
 fn without_kernels(p: &Pipeline) -> Vec<&'static str> {
     let mut names = Vec::new();
     for (source, _) in p.sources() {
@@ -66,8 +66,8 @@ fn without_kernels(p: &Pipeline) -> Vec<&'static str> {
     names
 }
 
-/// Whether a GPU can compute what the inverse of a stage gives for an input, if its own input is there; `None` if that
-/// is unknown or broken.
+/// Whether a GPU can compute the inverse of a stage for an input, given the stage's own input; `None` if that is
+/// unknown or broken.
 fn has_kernel(p: &Pipeline, input: Port) -> Option<bool> {
     let stream = &p.inverse(input)?.ok()?.stream;
     Some(is_read(&**stream) || Arc::clone(stream).derivation().is_some())
@@ -117,8 +117,8 @@ fn codec_below(p: &Pipeline, index: usize, seen: &mut Vec<usize>) -> String {
     }
 }
 
-/// Fields of configurations that say how far values may be from the original ones, by what they are called as attributes;
-/// those that are more precise come first.
+/// Configuration fields for the error bound of values, by the names of their attributes; the more precise fields come
+/// first.
 const BOUNDS: [(&str, &[&str]); 3] = [
     ("error_bound", &["abs_error_bound_f64", "error_bound_f64", "abs_error_bound", "error_bound"]),
     ("error_bound_mode", &["eb_mode", "error_mode"]),

@@ -49,7 +49,7 @@ impl WithErrorContext {
     }
 }
 
-/// Implements methods without arguments by those of the field `inner`.
+/// Forwards methods without arguments to the field `inner`.
 macro_rules! forward {
     ($($method:ident -> $result:ty),*) => {
         $(fn $method(&self) -> $result {

@@ -39,7 +39,7 @@ pub(super) struct Port {
 /// Where the bytes of a buffer come from during decoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// The inverse of a stage: what it gives for this input.
+    /// The output of the inverse of a stage for this input.
     Inverse(Port),
     /// This segment.
     Segment(usize),
@@ -110,8 +110,8 @@ impl Graph {
         &self.inverse_order
     }
 
-    /// The sources, at least one: first the primary one, whose forward input 0 is the data of the file, then those that
-    /// read only inputs of the pipeline, in table order.
+    /// The sources, at least one: first the primary one, with the data of the file as its forward input 0, then sources
+    /// that read only inputs of the pipeline, in table order.
     pub(super) fn sources(&self) -> &[usize] {
         &self.sources
     }
@@ -137,7 +137,7 @@ fn segments(buffers: &[BufferEntry]) -> Result<BTreeMap<u16, usize>> {
     Ok(segments)
 }
 
-/// Repeatedly takes a stage whose readers were all taken; stages that remain form a cycle.
+/// Repeatedly takes a stage after all of its readers; stages that remain form a cycle.
 fn inverse_order(stages: &[StageInfo], consumers: &BTreeMap<u16, Vec<Port>>) -> Result<Vec<usize>> {
     let mut order: Vec<usize> = Vec::with_capacity(stages.len());
     loop {

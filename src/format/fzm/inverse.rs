@@ -167,7 +167,7 @@ pub enum Rule<T> {
     Signed(T),
     /// Zigzag of the code's width, times this.
     Zigzag(T),
-    /// As [`Rule::Zigzag`], but codes whose upper bits reach this radius are the bits of the value itself.
+    /// As [`Rule::Zigzag`], but codes with upper bits that reach this radius are the bits of the value itself.
     InPlace(T, u32),
     /// Powers of 2, with multiples of this as exponents.
     Relative(f32),
@@ -241,7 +241,7 @@ pub struct Huffman {
     pub bklen: u32,
     /// Symbols per partition, at least 1.
     pub sublen: u32,
-    /// Present if the alphabet has one symbol, whose code has no bits; then no partition may have any.
+    /// Present if the alphabet has one symbol, with a code of no bits; then no partition may have any.
     pub single: Option<Arc<CheckPartitions>>,
     /// Offset of the book.
     pub book: u64,
@@ -296,11 +296,11 @@ impl fmt::Debug for AdaptiveBitpack {
 pub struct StoredPlanes {
     /// Which groups of the planes are stored.
     pub map: [u8; 32],
-    /// The range of the input that has them: a multiple of 4 bytes from those of other chunks.
+    /// The range of the input that has them: a multiple of 4 bytes from the ranges of other chunks.
     pub words: Range<u64>,
 }
 
-/// Returns a range of chunks, whose words are within the input.
+/// Returns a range of chunks with words within the input.
 pub type FindPlanes = dyn Fn(Range<u64>) -> Result<Vec<StoredPlanes>> + Send + Sync;
 
 /// The inverse of `BitplaneRZE`.
@@ -321,8 +321,7 @@ impl fmt::Debug for BitplaneRze {
     }
 }
 
-/// The inverse of `TiledLorenzo` of rank 2 or 3. Tiles follow each other; those at the end of a dimension are stored
-/// whole.
+/// The inverse of `TiledLorenzo` of rank 2 or 3. Tiles are consecutive; the last ones of a dimension are stored whole.
 #[derive(Debug, Clone, Copy)]
 pub struct TiledLorenzo {
     /// Bytes of an element: 2 or 4.

@@ -6,7 +6,7 @@
 //! twice. Opening decodes little: stages read the headers of their streams, and RLE its run lengths if no configuration
 //! gives the number of elements.
 //!
-//! A stage that this version does not know is part of the graph; only what needs its inverse is an error.
+//! A stage unknown to this version is part of the graph; only the use of its inverse is an error.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -63,12 +63,12 @@ pub(super) struct Buffer {
     pub(super) data_type: DataType,
     /// Bytes of the segments it is decoded from.
     pub(super) stored: u64,
-    /// Index of the stage whose forward input it is; `None` for a stored segment.
+    /// Index of the stage that has it as forward input; `None` for a stored segment.
     pub(super) input_of: Option<usize>,
 }
 
 impl Pipeline {
-    /// Parses `source` and connects the stages. Decodes only what is needed to find lengths.
+    /// Parses `source` and connects the stages. Decodes only as much as is needed to find lengths.
     ///
     /// # Errors
     /// Fails if the tables, a stage's configuration, or a decoded length is invalid.
@@ -118,7 +118,7 @@ impl Pipeline {
         }
     }
 
-    /// The sources, each with what its inverse gives for its first input. The first one is the file's data.
+    /// The sources, each with its first input as its inverse gives it. The first one is the file's data.
     pub(super) fn sources(&self) -> impl Iterator<Item = (usize, Result<&Buffer>)> {
         self.graph.sources().iter().filter_map(|&stage| Some((stage, self.inverse(Port { stage, port: 0 })?)))
     }
@@ -227,7 +227,7 @@ impl Pipeline {
         Ok(inverse.into_iter().enumerate().map(buffer).collect())
     }
 
-    /// The stages that the elements of a source pass through, from the source on: those behind first outputs.
+    /// The stages that the elements of a source pass through, from the source on, by first outputs.
     pub(super) fn main_chain(&self, source: usize) -> impl Iterator<Item = Port> {
         let next = |port: &Port| match self.graph.origin(self.output_ids(port.stage).next()?)? {
             Origin::Inverse(input) => Some(input),
@@ -248,8 +248,8 @@ impl Pipeline {
         stages.find(|stage| stage.has_own_length() || stage.is_overlong()).is_some_and(|stage| stage.is_overlong())
     }
 
-    /// `stream` up to the length that the header gives. Of several sources, whose lengths are not in table order, the
-    /// longest one that it can have.
+    /// `stream` up to the length in the header. The lengths of several sources are not in table order: takes the
+    /// longest one that fits.
     fn without_surplus(&self, stream: Arc<dyn ByteStream>) -> Arc<dyn ByteStream> {
         match self.header.source_sizes.iter().copied().filter(|&size| size <= stream.len()).max() {
             Some(len) if len < stream.len() => Arc::new(Part { stream, at: 0, len }),
@@ -315,7 +315,7 @@ impl Pipeline {
         (padding < alignment.max(array.itemsize)).then_some(array)
     }
 
-    /// Compares the decoded lengths with those in the header.
+    /// Compares the decoded lengths with the header.
     fn check_lengths(&self) -> Result<()> {
         let sizes = &self.header.source_sizes;
         let mut failure = None;
@@ -343,7 +343,7 @@ impl Pipeline {
             }
         }
         match failure {
-            // If another source is intact, only the files of the broken one fail; what is unknown may be intact.
+            // If another source is intact, only the files of the broken one fail; an unknown one may be intact.
             Some(e) if !self.is_unknown() && self.sources().all(|(_, inverse)| inverse.is_err()) => Err(e),
             _ => Ok(()),
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::inverse::Inverse;
 use crate::error::{Error, Result};
 
-/// A stream of known length, of which any window can be produced, from any thread.
+/// A stream of known length that can produce any window, from any thread.
 pub trait ByteStream: Send + Sync {
     /// Bytes of the whole stream; known without decoding.
     fn len(&self) -> u64;
@@ -30,8 +30,8 @@ pub trait ByteStream: Send + Sync {
     /// Fails if the bytes that this window depends on are invalid.
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()>;
 
-    /// The bricks at the start of the stream, if it is an array whose units are not contiguous (`LorenzoQuant` of rank
-    /// 2 and 3 with long rows). `None` if linear windows are as efficient.
+    /// The bricks at the start of the stream, if it is an array with non-contiguous units (`LorenzoQuant` of rank 2 and
+    /// 3 with long rows). `None` if linear windows are as efficient.
     fn bricks(&self) -> Option<Bricks> {
         None
     }
@@ -46,7 +46,7 @@ pub trait ByteStream: Send + Sync {
         Err(Error::corrupt(format!("the stream has no brick {index}"), "brick"))
     }
 
-    /// What must be computed once before a window can be produced, besides the window itself.
+    /// Work to be done once before a window can be produced, besides the window itself.
     fn setup(&self) -> Setup {
         Setup::None
     }
@@ -56,7 +56,7 @@ pub trait ByteStream: Send + Sync {
         false
     }
 
-    /// Whether its bytes are those of the file: reading them decodes nothing.
+    /// Whether it consists of stored bytes: reading them decodes nothing.
     fn is_stored(&self) -> bool {
         false
     }

@@ -34,7 +34,7 @@ pub(super) fn entries(p: &Pipeline) -> Vec<Entry> {
     entries
 }
 
-/// The arrays: the sources, whose dimensions are z, y and x, and the decoded segments.
+/// The arrays: the sources, with dimensions z, y and x, and the decoded segments.
 pub(super) fn arrays(p: &Pipeline) -> Option<Arc<dyn Arrays>> {
     let mut all = Vec::new();
     for (n, (_, buffer)) in p.sources().enumerate() {

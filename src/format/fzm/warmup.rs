@@ -30,7 +30,7 @@ pub(super) struct Warmup {
     /// Reads some bytes at a place of the stream.
     read: Arc<Read>,
     threads: Threads,
-    /// The end of what has been decoded; 0 before the first piece.
+    /// The end of the decoded part; 0 before the first piece.
     reached: AtomicU64,
     /// The place being warmed up.
     pending: Mutex<Option<Pending>>,
@@ -115,7 +115,7 @@ mod tests {
     use crate::clock::PATIENCE;
     use crate::error::Error;
 
-    /// A warm-up that reports the places it reads, and whose reads end when the test says how.
+    /// A warm-up that reports the places it reads; the test ends its reads.
     fn warmup(setup: Setup) -> (Warmup, mpsc::Receiver<u64>, mpsc::Sender<Result<()>>) {
         let ((started, starts), (end, ends)) = (mpsc::channel(), mpsc::channel());
         let ends = Mutex::new(ends);

@@ -1,4 +1,4 @@
-//! The decoded bytes of a container as a source: what is in it is read through this.
+//! The decoded bytes of a container as the source of the container in it.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 

@@ -1,10 +1,10 @@
 //! Containers inside containers: a compressed file that is a container itself, as its name says (`field.fzm.zst`).
 //!
 //! Shows as: a directory in the place of the link to `data.raw`, under the same name (`field.fzm/`), with the tree that
-//! the container would have by itself. If it is broken: the reason and the decoded file.
-//! Checked: by the checks of both; those of the outer container come first.
-//! Limits: [`DEPTH`] containers around another one. Opening the inner one decodes what it reads of the outer one, and is
-//! given up if that is too much work for the size of the file: see [`WORK`].
+//! the container would have by itself. If it is broken: the reason and the decoded file. Checked: by the checks of
+//! both; the outer container comes first. Limits: [`DEPTH`] containers around another one. Opening the inner one
+//! decodes the parts of the outer one that it reads, and is given up if that is too much work for the size of the file:
+//! see [`WORK`].
 #![forbid(unsafe_code)]
 
 mod decoded;
@@ -39,7 +39,7 @@ pub trait Enclosed: Send + Sync {
     /// The container; a broken one has entries that say so.
     ///
     /// # Errors
-    /// Only those that a later attempt may not meet.
+    /// Only errors that may be transient.
     fn open(&self) -> Result<Arc<dyn Container>>;
 
     /// The container, if it was opened before.
@@ -50,7 +50,7 @@ pub trait Enclosed: Send + Sync {
 pub(super) fn open(format: &Format, input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let stem = input.path.file_stem().filter(|_| input.path.extension().is_some()).unwrap_or(OsStr::new("")).as_bytes();
     let is_inner = options.depth < DEPTH && has_usual_extension(stem);
-    // What is inside is not read in order.
+    // The content of a nested container is not read in order.
     let pieces = || Pieces::new(options.account.clone());
     let options = if is_inner { &Options { pieces: pieces(), ..options.clone() } } else { options };
     let container = (format.open)(input, options)?;
@@ -104,7 +104,7 @@ impl Enclosed for Inner {
     }
 }
 
-/// A container whose stream is a file called `stem`, which may be a container itself.
+/// A container with a stream as a file called `stem`, which may be a container itself.
 struct Outer {
     container: Arc<dyn Container>,
     stem: Vec<u8>,

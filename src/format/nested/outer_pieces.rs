@@ -38,7 +38,7 @@ impl OuterPieces {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pieces.get(&key).map(|(piece, _)| piece.clone())
     }
 
-    /// Keeps a piece if `account` has room for it, and drops those that were not read for longest.
+    /// Keeps a piece if `account` has room for it, and drops the least recently read ones.
     pub(super) fn put(&self, key: Key, piece: &Piece, account: &Account) {
         let most = MOST.min(account.memory().total() / 4);
         let Ok(charge) = account.charge(to_u64(piece.len()), "piece") else { return };

@@ -8,8 +8,8 @@
 //! frame's bytes are served.
 //! Limits: blocks of 128 KiB; `window=` bytes of history; no more content than a frame's blocks can produce.
 //!
-//! A file that is cut off is shown up to the last complete block; after that comes what its frame states to have, or one
-//! byte if that is not known, which cannot be read.
+//! A truncated file is shown up to the last complete block; the rest that its frame states, or one byte if that is not
+//! known, follows and cannot be read.
 //!
 //! Invariants: opening decodes nothing; all decoding is in `codec::zstd`.
 #![forbid(unsafe_code)]
@@ -300,7 +300,7 @@ struct Chunks {
     own: Mutex<LruCache<usize, BlobRef>>,
 }
 
-/// Maximum frames whose blob is kept, so that a repeated lookup finds its pieces in the cache.
+/// Maximum number of frames with a blob that is kept, so that a repeated lookup finds its pieces in the cache.
 const OWN: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
 impl Chunks {

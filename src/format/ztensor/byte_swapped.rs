@@ -12,7 +12,7 @@ use crate::format::{Blob, FileExtent, Layout};
 use super::manifest::Component;
 use super::quoted::quoted;
 
-/// The width of the numbers whose bytes must be reversed; 1 if none must.
+/// The width of the numbers that need their bytes reversed; 1 if none do.
 pub(super) fn swap_width(part: &Component<'_>) -> Result<u64> {
     match part.endianness.as_deref() {
         None | Some("little") => Ok(1),

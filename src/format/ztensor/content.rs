@@ -116,7 +116,7 @@ impl TensorFile {
     /// # Errors
     /// Fails if its file is missing or does not match the manifest.
     pub(super) fn shard(&self, name: &str) -> Result<OpenShard> {
-        // Callers of one shard wait for each other, not those of others.
+        // Callers wait for each other only if they use the same shard.
         let shard = self.shards.keep(name.to_owned(), Arc::default());
         let open = || {
             let (_, shard) = self.manifest.shard_named(name)?;

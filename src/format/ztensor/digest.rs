@@ -26,7 +26,7 @@ pub(super) enum Digest {
 }
 
 impl Digest {
-    /// Parses a digest; `None` for an unknown algorithm, whose bytes are not verified.
+    /// Parses a digest; `None` for an unknown algorithm, which is not verified.
     ///
     /// # Errors
     /// Fails if it names no algorithm, or if the value of a known algorithm is malformed.

@@ -124,7 +124,7 @@ pub(super) fn content(store: &Arc<TensorFile>, index: usize) -> Result<Content> 
         let element = element.ok_or_else(|| Error::new(Kind::NotFound, "element type"))?;
         let body = store.content(index, place)?;
         let count = len(&body)? / element.width();
-        // SciPy expects signed indices; those of a consistent matrix fit.
+        // SciPy expects signed indices; the indices of a consistent matrix fit.
         let descr = match (role, element.descr) {
             ("indices" | "indptr", "'<u8'") => "'<i8'",
             ("indices" | "indptr", "'<u4'") if tensor.shape.iter().all(|&n| n < 1 << 31) && count < 1 << 31 => "'<i4'",
@@ -197,7 +197,7 @@ fn end(owner: Owner, members: &Arc<[Member; 5]>, at: u64) -> Content {
     computed(directory + 56 + 20 + 22, &threads, make)
 }
 
-/// `len` bytes whose computation reads whole components. A gate runs the computation, so that a reader can wait without
+/// `len` computed bytes; the computation reads whole components. A gate runs it, so that a reader can wait without
 /// blocking a thread.
 fn computed(len: u64, threads: &Threads, make: impl Fn() -> Result<Vec<u8>> + Send + Sync + 'static) -> Content {
     let make = Arc::new(make);

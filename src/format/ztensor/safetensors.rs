@@ -1,8 +1,8 @@
 //! `model.safetensors`: all dense tensors as one file of the safetensors format.
 //!
 //! An 8-byte length, a JSON header padded to a multiple of 8, then the tensors without gaps, widest elements first, so
-//! that each is aligned to its element size. Omitted are tensors whose type the format lacks, tensors with an unknown
-//! encoding, and repeated names after the first.
+//! that each is aligned to its element size. Omitted are tensors of types that the format lacks, tensors with an
+//! unknown encoding, and repeated names after the first.
 #![forbid(unsafe_code)]
 
 use std::cmp::Reverse;

@@ -160,14 +160,14 @@ pub(super) fn dense(store: &Arc<TensorFile>, index: usize, tensor: &Tensor<'_>, 
     Ok(file.about(move || attributes(&store, &range)))
 }
 
-/// The attributes of a tensor, at `range` of the manifest. Those that are too large are in `<name>.json` alone.
+/// The attributes of a tensor, at `range` of the manifest. Larger ones are in `<name>.json` alone.
 fn attributes(store: &TensorFile, range: &Range<usize>) -> Result<Attributes> {
     if to_u64(range.len()) > about::MOST {
         return Ok(Attributes::new());
     }
     let mut text = Spool::new(&store.options.account, LONGEST, "attributes of a tensor");
     store.manifest.attributes_text(range, 0, &mut text)?;
-    // What is nested too deeply to be read back is not shown.
+    // Values nested too deeply to be read back are not shown.
     Ok(serde_json::from_slice(&text.bytes()).unwrap_or_default())
 }
 

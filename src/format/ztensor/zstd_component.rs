@@ -22,7 +22,7 @@ use crate::once::Once;
 use super::covered::FailedDigests;
 use super::digest::{Digest, Hasher};
 
-/// Maximum decoded size of a component whose manifest entry does not state it.
+/// Maximum decoded size of a component without a size in its manifest entry.
 const MAX_UNKNOWN: u64 = 4 << 30;
 /// Maximum content of a frame of a seekable component.
 const MAX_FRAME: u32 = 16 << 20;
@@ -62,7 +62,7 @@ impl ComponentDigest {
 }
 
 impl ZstdComponent {
-    /// The decoded bytes of `stored`, of which there must be `expected`; `digest` covers them.
+    /// The decoded bytes of `stored`, which must be `expected` in number; `digest` covers them.
     pub(super) fn new(
         stored: FileExtent,
         is_seekable: bool,
@@ -194,7 +194,7 @@ impl ZstdComponent {
     }
 }
 
-/// Verifies the decoded bytes of `stream` against `digest`; decodes those that are not in `hash` yet.
+/// Verifies the decoded bytes of `stream` against `digest`; decodes the ones that are not in `hash` yet.
 fn check(stream: &ContentStream, digest: &Digest, hash: &StreamHash<Hasher>) -> Result<()> {
     let layout = Layout::from(stream.pieces()?);
     let decode = |piece, buffer: &mut Vec<u8>| {
@@ -294,7 +294,7 @@ impl Blob for ZstdComponent {
     fn is_coming(&self, piece: u64) -> bool {
         match self.served(piece) {
             Some(stream) => stream.is_coming(piece),
-            // A prefetch must not wait for the frame, but copies and hashes what is decoded.
+            // A prefetch must not wait for the frame, but copies and hashes decoded bytes.
             None => self.frames().is_some_and(|stream| stream.is_coming(piece) && stream.ready(piece).is_none()),
         }
     }

@@ -11,7 +11,7 @@ pub(super) struct DecodeError {
     what: &'static str,
     /// Position in the input of the decoder.
     at: usize,
-    /// If set, `why` names a part whose variant of this number is unknown.
+    /// If set, `why` names a part with an unknown variant of this number.
     unknown: Option<u8>,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct FrameState {
     pub(super) sizes: Once<BlockSizes>,
     /// Determines `sizes`, which needs decoding.
     pub(super) sizing: OnceLock<ChecksumGate>,
-    /// Offset of the decoded bytes of the frame in those of the file.
+    /// Offset of the frame's decoded bytes in the decoded file.
     pub(super) start: u64,
     /// The number of its first piece.
     pub(super) first_piece: u64,
@@ -40,7 +40,7 @@ impl FrameState {
         piece_len(&self.frame) > self.frame.header.block_size.into()
     }
 
-    /// What is known about the hash over its block checksums. A block is verified with each decode.
+    /// The state of the hash over its block checksums. A block is verified with each decode.
     pub(super) fn verified(&self) -> Verified {
         self.gate.as_ref().map_or(Verified::No, ChecksumGate::verified)
     }

@@ -31,7 +31,7 @@ pub(super) struct FileHeader {
     pub(super) checksums: bool,
     /// The number of their algorithm: 0 is the only known one.
     algorithm: u8,
-    /// Bits and bytes of a version 9 header without a known meaning: where, and what.
+    /// The first bit or byte without a known meaning in a version 9 header: offset and value.
     unknown: Option<(u64, u8)>,
     /// Whether the frame has a seek table; only version 9 says so.
     pub(super) seek_table: bool,
@@ -83,7 +83,7 @@ impl FileHeader {
             (_, 12..=21) => 1_u32.wrapping_shl(code.into()),
             _ => return Err(Error::corrupt(format!("{code} is not a chunk size"), "chunk size code").at(at.plus(5))),
         };
-        // Readers of earlier versions, which no longer change, ignore what they do not know.
+        // Readers of earlier versions, which are final, ignore unknown bits.
         let unused = [(6, flags & 0x10), (11, reserved[0]), (12, reserved[1]), (13, reserved[2])];
         let unknown = unused.into_iter().find(|&(_, bits)| version == Version::V9 && bits != 0);
         let has_dict = version > Version::V5 && flags & 0x40 != 0 && dict_id != 0;
@@ -213,16 +213,17 @@ impl BlockHeader {
         }
     }
 
-    /// Size of this data block, whose header is at `at`: header, payload and checksum.
+    /// Size of this data block with its header at `at`: header, payload and checksum.
     ///
     /// # Errors
-    /// Fails for a SEK block, which is not a data block, and if the payload exceeds what a block of this size can need.
+    /// Fails for a SEK block, which is not a data block, and if the payload exceeds the maximum for a block of this
+    /// size.
     pub(super) fn physical_size(self, header: &FileHeader, at: FileOffset) -> Result<u64> {
         let limit = match self.kind {
             Kind::Sek => return Err(Error::corrupt("a seek table before the EOF block", "block type").at(at)),
             Kind::Raw | Kind::Eof => u64::from(header.block_size),
             _ if header.version >= Version::V8 => u64::from(header.block_size),
-            // Upper bound of what headers, descriptors and padding add to an incompressible block.
+            // Upper bound of the expansion of an incompressible block by headers, descriptors and padding.
             _ => u64::from(header.block_size).saturating_add(1 << 16),
         };
         Limits::check(self.comp_size.into(), limit, "comp_size").map_err(|e| e.at(at.plus(3)))?;

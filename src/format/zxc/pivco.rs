@@ -1,11 +1,11 @@
-//! `PivCo` sections: Huffman codes whose bits are stored by tree node, not by symbol (version 7 on).
+//! `PivCo` sections: Huffman codes with bits stored by tree node, not by symbol (version 7 on).
 //!
 //! Reference: section 9 of the ZXC reference.
 //!
 //! Every inner node of the code tree has a run of bits, one for each symbol that passes through it, that says whether
 //! the symbol goes left or right. Decoding merges from the leaves up: the symbols of a node are those of its children,
-//! in the order given by its bits. A subtree whose leaves all have the same depth D >= 2 (a *flat root*) has a single
-//! run of D bits per symbol instead.
+//! in the order given by its bits. A subtree with all leaves at the same depth D >= 2 (a *flat root*) has a single run
+//! of D bits per symbol instead.
 //!
 //! The tree needs no pointers: codes are canonical, so on each level the leaves come first, and the
 //! children of inner node `j` are nodes `2j` and `2j + 1` of the next level.
@@ -26,7 +26,7 @@ struct Node {
     count: usize,
     /// Start of its run in the section or of its symbols in the buffer of the level, depending on the pass.
     run: usize,
-    /// Start of its symbols among those of its level.
+    /// Start of its symbols among the symbols of its level.
     start: usize,
     /// The depth of its leaves, if all have the same.
     flat: Option<u8>,

@@ -2,8 +2,8 @@
 //!
 //! Reference: sections 3.2, 3.3, 8, 9 and 10 of the ZXC reference.
 //!
-//! Checked: the sections fill the payload and contain what the sequences need; coded sections decode to at most a
-//! block.
+//! Checked: the sections fill the payload and contain all bytes that the sequences need; coded sections decode to at
+//! most a block.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 

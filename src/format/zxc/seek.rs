@@ -112,7 +112,7 @@ fn sek_of(source: &Source, header: &FileHeader, at: FileOffset, size: u64) -> Re
     Err(Error::corrupt("not the size of the table", "SEK size").at(at.plus(3)))
 }
 
-/// Reads the table of a version 9 frame whose header announces one.
+/// Reads the table that the header of a version 9 frame announces.
 pub(super) fn new(
     source: &Source,
     header: &FileHeader,

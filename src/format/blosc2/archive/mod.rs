@@ -39,12 +39,12 @@ const END_LEN: u64 = 22;
 const END64: [u8; 4] = *b"PK\x06\x06";
 const LOCATOR: [u8; 4] = *b"PK\x06\x07";
 const LOCATOR_LEN: u64 = 20;
-/// Marks a 32-bit field whose value is in the ZIP64 extra field.
+/// Marks a 32-bit field with its value in the ZIP64 extra field.
 const FULL: u64 = 0xFFFF_FFFF;
 /// Maximum members in `info.json`, which is built in memory.
 const LISTED: usize = 1000;
 
-/// Whether a file that begins with `head` is an archive whose first member is a frame.
+/// Whether `head` begins an archive with a frame as its first member.
 pub(super) fn detect(head: &[u8]) -> bool {
     let first = || {
         let mut cur = Cursor::new(head, FileOffset(0));

@@ -1,7 +1,7 @@
 //! `BitplaneRZE`: one thread block per chunk.
 //!
-//! Reference: `BitplaneRZE`. Chunks are stored in any order, about that of their numbers: what lies between the first
-//! and the last one of a window is uploaded, with their maps and places.
+//! Reference: `BitplaneRZE`. Chunks are stored in any order, roughly by number: the whole range from the first to the
+//! last one of a window is uploaded, with their maps and places.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;

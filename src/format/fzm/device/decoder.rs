@@ -27,7 +27,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// For `stream`, whose bytes are requested in `order`.
+    /// For `stream`; its bytes are requested in `order`.
     pub fn new(stream: &Arc<dyn ByteStream>, order: Order, gpu: &Arc<Gpu>) -> Self {
         let (stream, gpu) = (Arc::clone(stream), Arc::clone(gpu));
         let scheduler = Scheduler::new(&gpu, stream.len());

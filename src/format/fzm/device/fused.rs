@@ -1,8 +1,8 @@
 //! Fused chains: several stages undone by one kernel.
 //!
-//! The chains supported: RZE then Bitshuffle, whose chunks and blocks are the same bytes; and, where its elements are
-//! codes, also the `LorenzoQuant` of rank 1 behind them, whose tiles divide the chunks. Intermediate results then stay
-//! on the chip.
+//! The chains supported: RZE then Bitshuffle, with chunks and blocks of the same bytes; and, if its elements are codes,
+//! also the `LorenzoQuant` of rank 1 behind them, with tiles that divide the chunks. Intermediate results then stay on
+//! the chip.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -40,7 +40,7 @@ pub(super) fn fuse(derivation: &Derivation) -> Option<OpAndInput> {
     Some((Box::new(line), input))
 }
 
-/// The RZE below a Bitshuffle whose blocks are its chunks, the element width, and the RZE's input.
+/// The RZE below a Bitshuffle with blocks that match its chunks, the element width, and the RZE's input.
 fn chunks(derivation: &Derivation) -> Option<(Rze, u64, Arc<dyn ByteStream>)> {
     let Inverse::Bitshuffle(shuffle) = &derivation.inverse else { return None };
     // 8-byte elements need more registers than available.

@@ -1,7 +1,7 @@
 //! `LorenzoQuant`: one thread block or warp per tile.
 //!
 //! Reference: sections 5.1 and 10. Tiles are independent, so a window of whole rows of tiles needs only its own codes.
-//! The host keeps the outliers sorted by position; those of the window are uploaded, grouped by tile.
+//! The host keeps the outliers sorted by position, and uploads those of the window, grouped by tile.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -171,12 +171,12 @@ fn low(n: u64) -> OpResult<u32> {
     u32::try_from(n).map_err(|_| Fallback::Invalid)
 }
 
-/// What a kernel divides 32 bits by `by` with, which is not 0: a factor, and in the upper word a shift. With the
-/// product's upper word q the quotient of n is `((n - q) / 2 + q) >> (shift - 1)`; without a shift it is n.
+/// The reciprocal by which a kernel divides 32 bits by `by`, which is not 0: a factor, and a shift in the upper word.
+/// With the product's upper word q the quotient of n is `((n - q) / 2 + q) >> (shift - 1)`; without a shift it is n.
 fn divisor(by: u32) -> u64 {
     let by = u64::from(by.max(1));
     let shift = u64::from(64 - (by - 1).leading_zeros());
-    // At most 2^32, and 2^32 only for 1, whose factor does not matter.
+    // At most 2^32, and 2^32 only for 1, where the factor does not matter.
     let factor = (((1 << shift) - by) << 32) / by + 1;
     (factor & u64::from(u32::MAX)) | (shift << 32)
 }

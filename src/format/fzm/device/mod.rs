@@ -43,7 +43,7 @@ pub(super) use plan::is_read;
 pub use plan::{Order, Plan};
 pub use resident::Resident;
 
-/// The stages whose usual forms have kernels, by name.
+/// The stages with kernels for their usual forms, by name.
 pub const STAGES: &[&str] = &[
     "adaptive_bitpack",
     "bitpack",

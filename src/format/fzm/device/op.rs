@@ -51,11 +51,11 @@ pub(super) trait DeviceOp: Send + Sync {
     fn run(&self, job: &mut Job, input: &Span, kept: &[Memory], window: Range<u64>) -> OpResult<Span>;
 }
 
-/// How `stream` is computed from its input, unless that, of which some must be read, says that it is not.
+/// How `stream` is computed from its input; `None` if the start of the input shows otherwise.
 pub(super) fn derivation(stream: &Arc<dyn ByteStream>) -> Option<Derivation> {
     let derivation = Arc::clone(stream).derivation()?;
     match &derivation.inverse {
-        // Chunks of words of 4 bytes, which the configuration does not tell from those of bytes.
+        // The configuration does not tell chunks of 4-byte words from chunks of bytes; the chunks do.
         Inverse::Rze(rze) => match (rze.chunks)(0..0) {
             Err(e) if matches!(e.kind(), Kind::Unsupported(_)) => None,
             _ => Some(derivation),

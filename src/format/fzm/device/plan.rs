@@ -1,8 +1,8 @@
 //! Decodes a stream on a device, batch by batch.
 //!
-//! A batch is a window of the stream. It determines, stage by stage, the windows of the inputs. What the host reads is
-//! uploaded, and all launches go into one queue, so that only the result is copied back. Streams needed as a whole are
-//! produced by the first batch and kept.
+//! A batch is a window of the stream. It determines, stage by stage, the windows of the inputs. Bytes read by the host
+//! are uploaded, and all launches go into one queue, so that only the result is copied back. Streams needed as a whole
+//! are produced by the first batch and kept.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -22,8 +22,8 @@ use crate::gpu::{Device, DeviceError, Memory, Queue};
 pub struct Plan(PlanNode);
 
 impl Plan {
-    /// The plan for `stream` in `order`; `None` if a stage between it and what is stored has no kernel, or it has no
-    /// bricks: for the CPU, which decodes such a stage, the rest is no work.
+    /// The plan for `stream` in `order`; `None` if it has no bricks, or a stage between it and the stored bytes has no
+    /// kernel: once the CPU decodes that stage, the rest is no work.
     pub fn of(stream: &Arc<dyn ByteStream>, order: Order, fusing: Fusing) -> Option<Self> {
         let derivation = derivation(stream)?;
         let node = match order {

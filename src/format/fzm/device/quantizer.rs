@@ -1,7 +1,7 @@
 //! Quantizer: element by element, then the outliers.
 //!
-//! Reference: sections 5.2, 8 and 10. The host keeps the outliers sorted by position and without duplicates; those of
-//! the window are uploaded.
+//! Reference: sections 5.2, 8 and 10. The host keeps the outliers sorted by position and without duplicates, and
+//! uploads those of the window.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;

@@ -39,7 +39,7 @@ pub struct Resident {
 }
 
 impl Resident {
-    /// For `stream`, whose bytes are served only behind `gate`.
+    /// For `stream`; its bytes are served only behind `gate`.
     pub fn new(stream: &Arc<dyn ByteStream>, gate: Option<&ChecksumGate>, gpu: &Arc<Gpu>) -> Arc<Self> {
         let (stream, gpu) = (Arc::clone(stream), Arc::clone(gpu));
         Arc::new(Self { stream, gate: gate.cloned(), gpu, plan: OnceLock::new() })

@@ -1,6 +1,6 @@
 //! Difference and Lorenzo: running sums.
 //!
-//! Reference: sections 5.4, 5.3 and 10. Spans are independent. Long spans are split into parts, whose totals are summed
+//! Reference: sections 5.4, 5.3 and 10. Spans are independent. Long spans are split into parts; their totals are summed
 //! first. Floats are summed in the order of the reference library, one warp per span.
 #![forbid(unsafe_code)]
 

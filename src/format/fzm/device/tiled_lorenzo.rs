@@ -1,7 +1,7 @@
 //! `TiledLorenzo` of rank 2 or 3: one thread block for several tiles.
 //!
-//! Reference: `TiledLorenzo`. Tiles are independent, and the tiles of a window follow each other: those of whole layers
-//! or rows of tiles, or of bricks.
+//! Reference: `TiledLorenzo`. Tiles are independent, and the tiles of a window are consecutive: whole layers or rows of
+//! tiles, or bricks.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -17,8 +17,7 @@ const SPACE: u64 = 2048;
 const TILES: u64 = 256;
 
 impl TiledLorenzo {
-    /// Elements per dimension of what a window is a whole number of: a brick, or all rows or planes of a row or layer
-    /// of tiles.
+    /// Elements per dimension of the granule of a window: a brick, or all rows or planes of a row or layer of tiles.
     fn part(&self) -> [u64; 3] {
         let ([nz, ny, nx], [tz, ty, _]) = (self.dims, self.tile);
         self.brick.unwrap_or(if nz > 1 { [tz, ny, nx] } else { [1, ty, nx] })

@@ -94,7 +94,7 @@ fn source(p: &Pipeline, n: usize, index: usize, buffer: Option<&Buffer>, seen: &
     Node { shape: Shape::Source, title, lines, spare: false, arrows: vec![arrow] }
 }
 
-/// A stage and its subtree, without what was `seen`. Recursion is bounded: at most 32 stages and no cycle.
+/// A stage and its subtree, without stages already `seen`. Recursion is bounded: at most 32 stages and no cycle.
 fn stage(p: &Pipeline, index: usize, spare: bool, seen: &mut Vec<usize>) -> Node {
     let is_seen = seen.contains(&index);
     seen.push(index);

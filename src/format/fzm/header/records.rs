@@ -9,7 +9,7 @@ use crate::limits::Limits;
 /// An unused id slot.
 pub(in crate::format::fzm) const UNUSED: u16 = 0xFFFF;
 
-/// The flag of the stage whose input is the data of the file.
+/// The flag of the stage that takes the data of the file as its input.
 const PRIMARY: u16 = 1;
 
 const PORTS: usize = 8;

@@ -48,7 +48,7 @@ const BLOCK: u8 = 32;
 const LARGEST: u8 = 32;
 /// Tiles between two entries of the index.
 const STRIDE: u64 = 1024;
-/// Tiles whose modes share a byte.
+/// Tiles that share a byte of modes.
 const PER_BYTE: u64 = 4;
 /// The bits of centred tiles in a byte of modes.
 const CENTRED: u8 = 0b1010_1010;
@@ -135,7 +135,7 @@ struct Summed<U> {
     element: std::marker::PhantomData<fn() -> U>,
 }
 
-/// Entries of the index whose modes are read at a time.
+/// Index entries with modes that are read together.
 const BATCH: u64 = 64;
 
 impl<U: Unsigned> Summed<U> {

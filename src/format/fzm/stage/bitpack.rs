@@ -1,8 +1,8 @@
 //! Bitpack (type 7): small unsigned integers, 1 to 32 bits each, packed densely.
 //!
 //! Reference: section 5.6. Below 8 bits per element, the first element of a byte is in its lowest bits; from 8 bits,
-//! elements are little-endian integers. Configurations of 15 bytes: what is packed is the element minus a base, without
-//! its lowest bits.
+//! elements are little-endian integers. Configurations of 15 bytes pack the element minus a base, without its lowest
+//! bits.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -183,7 +183,7 @@ macro_rules! widen {
 
 widen!(u8 u16 u32);
 
-/// Unpacks into `out`, whose last block may be partial.
+/// Unpacks into `out`; its last block may be partial.
 fn unpack<T: Widen>(nbits: u8, scale: Option<Scale>, packed: &[u8], out: &mut [u8]) {
     zero_extended::<T>(nbits, packed, out);
     if let Some(scale) = scale {

@@ -121,7 +121,7 @@ pub(super) trait Blockwise: Send + Sync {
     /// How it is split into steps.
     fn windows(&self) -> &BlockWindows;
 
-    /// Fills `out`, which is not empty, from `start`: whole blocks, of which the last in the stream may be shorter.
+    /// Fills `out`, which is not empty, from `start`: whole blocks; the last one of the stream may be shorter.
     ///
     /// # Errors
     /// As for [`ByteStream::read`].

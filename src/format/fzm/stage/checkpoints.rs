@@ -1,6 +1,6 @@
 //! Sums at regular places of a stream, from which decoding can start; computed as far as needed.
 //!
-//! A stream whose bytes depend on all earlier bytes is scanned once, from the front. A sequential reader scans as it
+//! A stream with bytes that depend on all earlier ones is scanned once, from the front. A sequential reader scans as it
 //! reads; a jump first scans everything before its target. Nothing is scanned twice.
 //!
 //! One thread scans at a time, and holds no lock while it reads and decodes. Other threads that need entries still
@@ -64,7 +64,7 @@ pub(super) struct Frontier {
 }
 
 impl Checkpoints {
-    /// For a stream with `count` places, of which only the first is known.
+    /// For a stream with `count` places, with only the first one known.
     pub(super) fn new(count: u64, cx: &Context, what: &'static str) -> Self {
         let known = RwLock::new(Scanned { entries: None, count: 1, last: 0 });
         let (scan, advanced) = (Mutex::default(), Condvar::new());

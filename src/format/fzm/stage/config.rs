@@ -13,7 +13,7 @@ pub use super::layout::{Field, FieldKind, Layout};
 use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::error::{Error, Result};
 
-/// A configuration whose layout is known.
+/// A configuration of known layout.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The name of the stage type.
@@ -37,7 +37,7 @@ impl Config {
         Self { stage, layout, bytes: cursor.rest().to_vec(), at: cursor.at(), outputs }.checked()
     }
 
-    /// The same bytes with another layout, for stages whose generations have the same size.
+    /// The same bytes with another layout, for stages with generations of the same size.
     ///
     /// # Errors
     /// As for [`Config::read`].
@@ -76,7 +76,7 @@ impl Config {
         self.stage
     }
 
-    /// How many outputs the stage has in the file: for stages whose generations differ in nothing else.
+    /// The number of outputs of the stage in the file: for stages with generations that differ in nothing else.
     pub fn outputs(&self) -> usize {
         self.outputs
     }

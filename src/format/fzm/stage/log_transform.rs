@@ -38,7 +38,7 @@ const LAYOUT: Layout = Layout {
     ],
 };
 
-/// Elements whose signs are whole bytes.
+/// Elements with signs that fill whole bytes.
 const GROUP: u64 = 8;
 
 /// A stage.

@@ -1,7 +1,7 @@
 //! Merge (type 11): several buffers as one, without a header or padding.
 //!
-//! Reference: `Merge`. The configuration has the size of each piece. A piece is what its producer handed over while
-//! the pipeline ran, so that it may be longer than what is valid of it.
+//! Reference: `Merge`. The configuration has the size of each piece. A piece is the buffer that its producer handed
+//! over while the pipeline ran, which may be longer than its valid part.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -41,7 +41,7 @@ const FIELDS: &[Field] = &[
     Field::u32("size_7", 29),
 ];
 
-/// Pieces of which a stage record can name the buffers.
+/// Most pieces: a stage record can name no more buffers.
 const MOST: usize = 8;
 
 /// The configuration.

@@ -148,7 +148,7 @@ pub trait Stage: Send + Sync {
         1
     }
 
-    /// Builds the streams of the forward inputs, in their order, from those of the forward outputs, in port order.
+    /// Builds the streams of the forward inputs, in their order, from the forward outputs, in port order.
     ///
     /// Checks the number of outputs, and all lengths that can be checked without decoding. Reads at most a few header
     /// bytes, or an index if a length is not stored elsewhere.
@@ -182,8 +182,8 @@ pub struct StageType {
     pub family: Family,
     /// The layout of its configuration.
     pub layout: &'static Layout,
-    /// Makes a stage of a configuration. Fails with [`Kind::Unknown`] for what has no known meaning, with
-    /// [`Kind::Corrupt`] for an invalid value.
+    /// Makes a stage of a configuration. Fails with [`Kind::Unknown`] for values without known meaning, with
+    /// [`Kind::Corrupt`] for invalid ones.
     pub parse: fn(Config) -> Result<Box<dyn Stage>>,
 }
 
@@ -226,8 +226,8 @@ pub const STAGES: &[&StageType] = &[
     &log_transform::TYPE,
 ];
 
-/// The type with number `code` whose configuration has `len` bytes. Numbers 12 and 13 were those of `LorenzoQuant` of
-/// rank 2 and 3 (section 6).
+/// The type with number `code` and a configuration of `len` bytes. Numbers 12 and 13 were `LorenzoQuant` of rank 2 and
+/// 3 (section 6).
 pub(super) fn stage_type(code: u16, len: usize) -> Option<&'static StageType> {
     let code = if matches!(code, 12 | 13) && len >= lorenzo_quant::SHORTEST { lorenzo_quant::TYPE.code } else { code };
     STAGES.iter().find(|row| row.code == code).copied()
@@ -235,7 +235,7 @@ pub(super) fn stage_type(code: u16, len: usize) -> Option<&'static StageType> {
 
 /// Makes stage `index`, of type `code`, which has so many inputs and outputs in the file.
 ///
-/// A stage of which something is unknown is made too, with [`Stage::unknown`].
+/// A stage with an unknown part is made too, with [`Stage::unknown`].
 ///
 /// # Errors
 /// Fails with [`Corrupt`](Kind::Corrupt) or [`Truncated`](Kind::Truncated) for an invalid configuration.

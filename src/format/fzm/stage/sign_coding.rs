@@ -139,7 +139,7 @@ impl Stage for SignCoding {
     }
 }
 
-/// The numbers of `size` bytes whose zigzag codes `input` holds, for stages that contain this coding.
+/// Decodes the zigzag codes in `input` to numbers of `size` bytes, for stages that contain this coding.
 pub(super) fn zigzag_numbers(input: Arc<dyn ByteStream>, size: usize) -> Arc<dyn ByteStream> {
     Arc::new(DecodedSigns::new(input, SignCode::Zigzag, size, zigzag_of(size), Tail::Zero))
 }

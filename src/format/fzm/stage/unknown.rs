@@ -1,6 +1,6 @@
 //! A stage that this version cannot invert: of an unknown type, or of a known one with an unknown configuration.
 //!
-//! It has a place in the graph and the tree; what needs its inverse fails with the error that says what is unknown.
+//! It has a place in the graph and the tree; any use of its inverse fails with the error that names the unknown part.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;

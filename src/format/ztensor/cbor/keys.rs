@@ -16,7 +16,7 @@ use super::Reader;
 /// Maximum keys compared directly.
 const FEW: usize = 32;
 
-/// The keys of a map so far, to detect duplicates. Those of a large map are compared when it ends: sorted by a keyed
+/// The keys of a map so far, to detect duplicates. The keys of a large map are compared when it ends: sorted by a keyed
 /// hash, then by their bytes if the hashes are equal.
 pub(super) struct Keys<'a> {
     account: &'a Account,

@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Calls `each` with every key of a map and the key's position; the reader is at the value, which `each` must
-    /// consume. Pairs whose key is not text are skipped, or rejected if `text_only`.
+    /// consume. Pairs with a key that is not text are skipped, or rejected if `text_only`.
     ///
     /// # Errors
     /// Fails if the next item is not a map, a key is repeated, or `each` fails.

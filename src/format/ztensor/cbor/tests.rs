@@ -176,7 +176,7 @@ proptest::proptest! {
         ..proptest::prelude::ProptestConfig::default()
     })]
 
-    /// What ciborium writes reads back as the value that serde gives.
+    /// Items written by ciborium read back as the value that serde gives.
     #[test]
     fn items_written_by_ciborium_are_read(value in value(5)) {
         let mut bytes = Vec::new();

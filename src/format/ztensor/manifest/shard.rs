@@ -28,7 +28,7 @@ pub(in crate::format::ztensor) struct Shard<'a> {
     pub(in crate::format::ztensor) described_at: FileOffset,
 }
 
-/// The shard whose key is at `pos`.
+/// The shard with its key at `pos`.
 pub(super) fn shard_at(reader: Reader<'_>, pos: u32) -> Result<Shard<'_>> {
     let mut reader = reader.at(to_usize(u64::from(pos), "shard")?, 2);
     let name = reader.text("shards")?;

@@ -128,7 +128,7 @@ fn component_2(part: &Component<'_>) -> Result<()> {
     }
 }
 
-/// Checks the components of those layouts of dialect 2 that are checked at open.
+/// Checks the components of the layouts of dialect 2 that are checked at open.
 fn layout_2(tensor: &Tensor<'_>, count: u64) -> Result<()> {
     if tensor.components.is_empty() {
         return Err(Error::corrupt("there are none", "parts"));

@@ -49,7 +49,7 @@ const DEFAULT_BLOCK: u32 = 32;
 const LARGEST_BLOCK: u32 = 1024;
 /// Blocks between two entries of the index.
 const STRIDE: u64 = inverse::AdaptiveBitpack::GROUP;
-/// Entries of the index whose metadata is read at a time.
+/// Index entries with metadata that is read together.
 const BATCH: u64 = 64;
 
 /// The configuration.
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_first_element_is_stored_apart() {
-        // A head of two bytes, negative; no planes. Then a plain block, whose other selector bits mean nothing.
+        // A head of two bytes, negative; no planes. Then a plain block; its other selector bits mean nothing.
         let stored = [0, 0b1111_1011, 0, 0b1111_1110, 1, 2, 0b0000_0001];
         assert_eq!(inverse(24, &config(5, 1, 4, 6), &[&stored]).unwrap(), i16s(&[-513, 0, 0, 0, 0, 0]));
         // Any flag but 0 is one; the head takes precedence over its planes.

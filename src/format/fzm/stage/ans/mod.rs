@@ -150,7 +150,7 @@ impl Decoded {
             .collect()
     }
 
-    /// The words of `spans`, and where the padding before those of each span starts.
+    /// The words of `spans`, and where the padding before each span starts.
     fn words(&self, spans: &[Span]) -> Result<(ScratchBuffer, Vec<usize>)> {
         let (mut places, mut len) = (Vec::with_capacity(spans.len()), 0);
         let in_order = spans.is_sorted_by(|a, b| a.end() <= b.start);

@@ -10,7 +10,7 @@ fn config(size: u64) -> Vec<u8> {
     [&[10, 0, 0, 0][..], &size.to_le_bytes()].concat()
 }
 
-/// Bytes of which some are frequent, and their stream.
+/// Bytes with some frequent values, and their stream.
 fn skewed(n: usize) -> (Vec<u8>, Vec<u8>) {
     let mut random = Random(9);
     let bytes: Vec<u8> = (0..n).map(|_| (random.below(16) * random.below(16)) as u8).collect();

@@ -8,7 +8,7 @@ use crate::format::fzm::stage::types::{Element, Float, Unsigned};
 
 /// An order of additions.
 pub(super) trait Sum: 'static {
-    /// Whether the elements are floats, whose sums depend on the order.
+    /// Whether the elements are floats: their sums depend on the order.
     const FLOAT: bool;
     /// The element type.
     type Element: Element;

@@ -1,4 +1,4 @@
-//! A row of tiles along x: what is read for them.
+//! The inputs of a row of tiles along x.
 #![forbid(unsafe_code)]
 
 use super::grids::Grids;
@@ -96,7 +96,7 @@ impl Band {
         Ok(BandCodes { bytes, rows: places })
     }
 
-    /// The outliers of each tile. Those of a face belong to two tiles.
+    /// The outliers of each tile. Outliers on a face belong to two tiles.
     pub(super) fn corrections<T: Real>(&self, outliers: &Outliers<T>, shape: &Shape) -> Result<Vec<Corrections<T>>> {
         let mut all = vec![Vec::new(); self.count as usize];
         let sorted = outliers.sorted()?;

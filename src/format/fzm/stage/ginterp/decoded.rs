@@ -20,7 +20,7 @@ use crate::format::fzm::stage::outliers::{Count, Names, Outliers};
 use crate::format::fzm::stage::types::Unsigned;
 use crate::format::fzm::stream::{Bricks, ByteStream, Setup};
 
-/// Tiles along x whose codes are read together.
+/// Number of tiles along x with codes that are read together.
 const SPAN: u64 = 32;
 
 /// The decoded array.

@@ -1,6 +1,6 @@
 //! The order of the codes: one grid after the other, the coarsest first, each without the elements of coarser ones.
 //!
-//! Grid `l` has the elements whose coordinates are all multiples of `2^l`, in raster order.
+//! Grid `l` has the elements with coordinates that are all multiples of `2^l`, in raster order.
 #![forbid(unsafe_code)]
 
 /// The order of the codes of an array.
@@ -20,7 +20,7 @@ impl Grids {
         self.dims.map(|n| n.div_ceil(1 << level))
     }
 
-    /// The index of the code of an element of grid `level` that is in no coarser one. Its coordinates are those in the
+    /// The index of the code of an element of grid `level` that is in no coarser one. Coordinates are in units of the
     /// grid.
     pub(super) fn index(&self, level: usize, [z, y, x]: [u64; 3]) -> u64 {
         let ([_, ny, nx], [cz, cy, cx]) = (self.extents(level), self.extents(level + 1));

@@ -16,7 +16,7 @@ pub(super) const USE_NATURAL: [&str; 6] =
 /// See [`USE_MD`].
 pub(super) const REVERSE: [&str; 6] = ["reverse_0", "reverse_1", "reverse_2", "reverse_3", "reverse_4", "reverse_5"];
 
-/// The fields of a layout: its bound, the offset of the radius, and what precedes `alpha`.
+/// The fields of a layout: its bound, the offset of the radius, and the bytes before `alpha`.
 macro_rules! fields {
     ($bound:expr, $radius:literal $(, $gap:expr)?) => {
         &[

@@ -93,7 +93,7 @@ impl Case {
         }
     }
 
-    /// The rank of a prediction among those along other axes.
+    /// The rank of a prediction among the axes.
     #[inline(always)]
     pub(super) fn rank(self) -> u8 {
         match self {
@@ -130,7 +130,7 @@ impl Spline {
     }
 }
 
-/// The prediction between four neighbors of which those of `case` exist.
+/// The prediction between four neighbors; those of `case` exist.
 #[inline(always)]
 pub(super) fn between<T: Real>(case: Case, spline: Spline, near: impl Fn(isize) -> T) -> T {
     let k = T::from_f32;
@@ -155,7 +155,7 @@ fn cubic<T: Real>(spline: Spline, [a, b, d, e]: [T; 4]) -> T {
     }
 }
 
-/// The predictions between four rows, of which those of `case` exist.
+/// The predictions between four rows; those of `case` exist.
 #[inline(always)]
 pub(super) fn rows_between<'a, T: Real>(case: Case, spline: Spline, near: impl Fn(isize) -> &'a Row<T>) -> Row<T> {
     let [before, after] = [near(-1), near(1)];

@@ -1,8 +1,8 @@
 //! One tile with its far faces: from corrections to values, level by level.
 //!
 //! Reference: section 22. A level is done in three passes; the elements of a pass depend only on earlier passes and
-//! levels, so each is replaced in place. Whole rows along x are computed, and those of their elements replaced that
-//! belong to the pass.
+//! levels, so each is replaced in place. Whole rows along x are computed, and their elements that belong to the pass
+//! are replaced.
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
 
@@ -95,7 +95,7 @@ impl<T: Real> Pass<'_, T> {
         }
     }
 
-    /// The predictions of a row along z or y, whose coordinate along this axis is `c`.
+    /// The predictions of a row along z or y, at coordinate `c` of this axis.
     #[inline(always)]
     fn across(&self, axis: usize, c: usize, row: usize) -> Row<T> {
         let stride = self.level.unit * if axis == 0 { SIDE } else { 1 };
@@ -132,7 +132,7 @@ impl<T: Real> Pass<'_, T> {
         (zs.0..nz).step_by(zs.1).flat_map(each)
     }
 
-    /// Predicts along one axis, which has odd coordinates; `steps` are those of all axes.
+    /// Predicts along one axis, which has odd coordinates; `steps` are the steps of all axes.
     #[inline(always)]
     fn line(&mut self, axis: usize, [zs, ys, xs]: [Steps; 3]) {
         for (z, y, row) in self.rows(zs, ys) {
@@ -210,7 +210,7 @@ impl<T: Real> Pass<'_, T> {
         }
     }
 
-    /// The predictions along z or y, whose coordinate is `c`, and x: the better one, or the mean.
+    /// The predictions along z or y, at coordinate `c`, and x: the better one, or the mean.
     #[inline(always)]
     fn face_with_x(&self, axis: usize, c: usize, row: usize) -> Row<T> {
         let (unit, rank) = (self.level.unit, self.case(axis, c).rank());
@@ -233,7 +233,7 @@ impl<T: Real> Pass<'_, T> {
         let is_cubic = [(0, z), (1, y)].map(|(axis, c)| self.case(axis, c) == Case::Cubic);
         let (vx, vy, vz) = (self.along(row), self.across(1, y, row), self.across(0, z, row));
         let (half, third) = (T::from_f32(0.5), T::from_f32(3.0));
-        // As if all were cubic along x; then those that are not.
+        // First as if all were cubic along x; the others are replaced below.
         let mut out = match is_cubic {
             [true, true] => zip(&vx, &vy, &vz, |x, y, z| (x + y + z) / third),
             [true, false] => zip(&vx, &vy, &vz, |x, _, z| (x + z) * half),

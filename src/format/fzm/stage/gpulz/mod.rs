@@ -199,7 +199,7 @@ impl Blockwise for Expanded {
                 if own.len() == chunk {
                     self.chunk(part, own)?;
                 } else {
-                    // The last chunk, of which the input had only a part.
+                    // The last chunk, partial in the input.
                     let mut whole = ScratchBuffer::new(chunk)?;
                     self.chunk(part, &mut whole)?;
                     own.copy_from_slice(&whole[..own.len()]);

@@ -45,7 +45,7 @@ struct Codes {
     size: usize,
 }
 
-/// What is decoded for the next [`LOOKUP`] bits.
+/// The decoding of the next [`LOOKUP`] bits.
 enum Table {
     /// All complete codes.
     All(Box<[Entry; 1 << LOOKUP]>),
@@ -116,7 +116,7 @@ impl Codes {
         code.map_or(0, |(key, len)| len | 1 << 8 | key << 16)
     }
 
-    /// The key whose code is at the highest bits of `window`, and the code's length, if at most `most`.
+    /// The key with its code at the highest bits of `window`, and the code's length, if at most `most`.
     fn code(&self, window: u64, most: u32) -> Option<(u32, u32)> {
         for (len, (&first, &base)) in (1..=most).zip(self.first.iter().zip(&self.base).skip(1)) {
             let value = (window >> (64 - len)) as u32;
@@ -186,7 +186,7 @@ impl Book {
         Ok(())
     }
 
-    /// Decodes one symbol, whose code may be longer than [`LOOKUP`] bits.
+    /// Decodes one symbol; its code may be longer than [`LOOKUP`] bits.
     #[cold]
     fn long(&self, lane: &mut Lane) -> Result<(), &'static str> {
         let (key, len) = self.codes.code(window(lane.cells, lane.used), LENGTHS as u32 - 1).ok_or("invalid code")?;

@@ -25,7 +25,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Whether the alphabet has one symbol, whose code has no bits. The partition tables must agree, see
+    /// Whether the alphabet has one symbol, with a code of no bits. The partition tables must agree, see
     /// [`Symbols::no_bits`](super::Symbols::no_bits).
     pub(super) fn is_single(&self) -> bool {
         self.total_nbit == 0 && self.cells.is_empty()

@@ -103,7 +103,7 @@ impl Stage for Huffman {
     }
 }
 
-/// A stream without symbols, whatever is stored.
+/// A stream without symbols; ignores stored bytes.
 struct Empty;
 
 impl ByteStream for Empty {

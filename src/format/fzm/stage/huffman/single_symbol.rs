@@ -1,4 +1,4 @@
-//! Streams of a single symbol, whose code has no bits.
+//! Streams of a single symbol, with a code of no bits.
 //!
 //! Checked: the tables of the partitions that are read give no bits either.
 #![forbid(unsafe_code)]

@@ -17,7 +17,7 @@ use crate::limits::Charge;
 
 /// Bytes of a slice.
 pub(super) const SLICE: u64 = 64 << 10;
-/// Number of partitions whose slices are kept.
+/// Number of partitions with slices that are kept.
 const KNOWN: usize = 64;
 
 /// The slice starts of recently read partitions, most recent first.

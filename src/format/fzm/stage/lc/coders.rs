@@ -27,7 +27,7 @@ const fn row(code: u16, name: &'static str, parse: fn(Config) -> Result<Box<dyn 
     StageType { code, name, family: Family::Coder, layout: &LAYOUT, parse }
 }
 
-/// The configuration of a coder; what shorter ones lack has a default.
+/// The configuration of a coder; fields that a shorter one lacks have defaults.
 pub(in super::super) const LAYOUT: Layout = Layout {
     sizes: &[0, 4, 5, 9],
     fields: &[Field::u32("chunk_size", 0), Field::u8("word_size", 4), Field::u32("original_size", 5)],
@@ -42,7 +42,7 @@ pub(in super::super) struct Sizes {
 }
 
 impl Sizes {
-    /// Those of `config`, of [`LAYOUT`].
+    /// The sizes in `config`, of [`LAYOUT`].
     ///
     /// # Errors
     /// Fails with [`Kind::Unknown`](crate::error::Kind::Unknown) for sizes that no writer gives.

@@ -1,4 +1,4 @@
-//! A chunk whose words are stored only where a bitmap says so: RRE, and RZE since it knows words.
+//! A chunk that stores only the words marked in a bitmap: RRE, and RZE since it knows words.
 //!
 //! Reference: section 5 of the block stages (RRE), section 5.7 (RZE). In order: the kept words, the bitmaps, the bytes
 //! after the last whole word, the length of the chunk. Without words and bitmaps, all words are 0.

@@ -1,5 +1,5 @@
-//! One coded chunk of RARE or RAZE: the words whose upper bits are not those expected, the lower bits of the others,
-//! and which is which.
+//! One coded chunk of RARE or RAZE: full words where the upper bits are not the expected ones, the lower bits of all
+//! other words, and bitmaps that tell them apart.
 //!
 //! Reference: section 2 of the LC stages. In order: the full words, the lower bits, the bitmaps, the bytes after the
 //! last whole word, the number of lower bits, the length of the chunk.
@@ -17,7 +17,7 @@ use crate::format::fzm::stage::scratch::ScratchBuffer;
 pub(in super::super) enum Upper {
     /// 0 (RAZE).
     Zero,
-    /// Those of the word before it, at the start 0 (RARE).
+    /// The upper bits of the word before it, at the start 0 (RARE).
     Same,
 }
 

@@ -171,7 +171,7 @@ fn golomb(k: u32, starts: [u32; 16], codes: &[u8]) -> Vec<u8> {
     body
 }
 
-/// Starts of intervals of which only the first has bytes.
+/// Starts of intervals; only the first interval has bytes.
 fn first(n: u32) -> [u32; 16] {
     let mut starts = [n; 16];
     starts[0] = 0;

@@ -112,7 +112,7 @@ struct Tuples {
     dim: u64,
     /// Tuples of a block.
     count: u64,
-    /// Bytes of all full blocks; those after them are stored as they are.
+    /// Bytes of all full blocks; the bytes after them are stored as they are.
     full: u64,
     /// Turns fields into tuples of so many words.
     undo: fn(usize, &[u8], &mut [u8]),

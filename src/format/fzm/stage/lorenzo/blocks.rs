@@ -35,7 +35,7 @@ pub(super) struct Blocks<U> {
 }
 
 impl<U: Summed> Blocks<U> {
-    /// The array whose differences are `input`; `means` has one for each block if `sums` says so.
+    /// The array with the differences `input`; `means` has one for each block if `sums` says so.
     pub(super) fn new(input: Arc<dyn ByteStream>, means: Option<Arc<dyn ByteStream>>, sums: BlockSums) -> Result<Self> {
         let (len, size) = (input.len(), to_u64(U::SIZE));
         if let Some(means) = &means {
@@ -106,7 +106,7 @@ impl<U: Summed> SimdLoop for SumBlocks<'_, U> {
     }
 }
 
-/// An element of which blocks are summed.
+/// An element of blocks that are summed.
 pub(super) trait Summed: Unsigned {
     /// Replaces the elements in `bytes`, whole ones, by their running sums, which restart every `span` elements.
     fn sum(vectors: impl SimdOps, bytes: &mut [u8], span: usize);

@@ -1,7 +1,7 @@
 //! Integer Lorenzo (type 12 with a configuration below 32 bytes): differences along every dimension.
 //!
-//! Reference: section 5.3. Rank 1 is summed in blocks: of 256 elements, or of those that a configuration of 20 bytes
-//! says, which can also have differences of second order and a mean for each block. Ranks 2 and 3 are summed over the
+//! Reference: section 5.3. Rank 1 is summed in blocks of 256 elements, or of the number in a configuration of 20 bytes,
+//! which can also ask for differences of second order and a mean for each block. Ranks 2 and 3 are summed over the
 //! whole length of each dimension, so the first read decodes the whole array, once: into memory, or into an unnamed
 //! temporary file if memory is short.
 #![forbid(unsafe_code)]
@@ -54,7 +54,7 @@ struct Lorenzo {
     ndim: u8,
     /// x, y, z.
     dim: [u32; 3],
-    /// The blocks, if the array is summed in blocks whatever its dimensions are.
+    /// The blocks, if the array is summed in blocks for any rank.
     blocks: Option<BlockSums>,
 }
 

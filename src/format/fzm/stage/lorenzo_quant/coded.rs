@@ -1,4 +1,4 @@
-//! The forward outputs of a quantized array: its codes and its outliers, and what they mean, for every rank.
+//! The forward outputs of a quantized array: its codes and its outliers, and their meaning, for every rank.
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "a part of inner loops")]
 

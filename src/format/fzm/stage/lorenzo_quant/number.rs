@@ -26,7 +26,7 @@ pub(super) trait Real: Float {
     type Int: Int;
     /// All integers up to this magnitude, a power of two, are exact.
     const EXACT: i64;
-    /// Outliers with magnitudes up to this in total cannot overflow [`Real::Int`], whatever a tile's codes add.
+    /// Outliers with magnitudes up to this in total cannot overflow [`Real::Int`], for any codes of a tile.
     const ROOM: u64;
     /// Converts `n`, which is at most half of [`Real::EXACT`] in magnitude.
     fn exactly(n: Self::Int) -> Self;

@@ -19,7 +19,7 @@ use crate::format::fzm::stage::scratch::ScratchBuffer;
 use crate::format::fzm::stage::types::{Unsigned, elements};
 use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 
-/// Elements whose outliers are looked up together.
+/// Number of elements with outliers that are looked up together.
 const AHEAD: u64 = 1 << 14;
 
 /// The decoded array.

@@ -1,8 +1,8 @@
 //! Rank 2 and 3: tiles of 32 x 32 and 8 x 8 x 8, decoded row by row over a box of the array.
 //!
 //! A box has at most about 4 MiB; its tiles are decoded from their first row. Rows are read in order; sums over x stay
-//! in the row, sums over y in one row of sums, sums over z in one plane of sums. Tiles whose integers are too large to
-//! be exact are marked and decoded again in the reference library's order.
+//! in the row, sums over y in one row of sums, sums over z in one plane of sums. Tiles with integers too large to be
+//! exact are marked, and decoded again in the reference library's order.
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
 
@@ -187,19 +187,19 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
 /// Marks a tile with non-integer or too large sums; above any real load.
 const INEXACT: u64 = u64::MAX;
 
-/// Elements of whole rows whose outliers are looked up together.
+/// Number of elements, in whole rows, with outliers that are looked up together.
 const AHEAD: u64 = 1 << 14;
 
 /// Codes of a row that are summed together, so that they stay in the first-level cache: a multiple of every tile's
 /// width.
 const PART: usize = 512;
 
-/// One row of a plane of tiles: adds its sums along x to those of the rows before it in `line`, and these to those of
-/// the planes before it in `plane`. Returns whether the sums are exact.
+/// One row of a plane of tiles: adds its sums along x to the rows before it in `line`, and these to the planes before
+/// it in `plane`. Returns whether the sums are exact.
 struct Row<'a, T: Real, C> {
     coded: &'a Coded<T, C>,
     codes: &'a [u8],
-    /// Places in the row, ascending, and what is added there.
+    /// Places in the row, ascending, and the correction for each.
     outliers: &'a [(usize, T::Int)],
     /// The width of a tile.
     tx: usize,

@@ -1,4 +1,4 @@
-//! Sums of a tile in the order of the reference library (section 5.1), for tiles whose sums are not exact.
+//! Sums of a tile in the order of the reference library (section 5.1), for tiles with inexact sums.
 //!
 //! Positions outside the array are zero.
 #![forbid(unsafe_code)]

@@ -150,7 +150,7 @@ impl<T: Element> Sorted<T> {
 pub(super) struct Ahead<T> {
     /// Positions that are looked up at least.
     least: u64,
-    /// The positions that are looked up, without those before the next range.
+    /// The range that was looked up and is not used yet.
     range: Range<u64>,
     found: Vec<(u64, T)>,
     /// The index of the first one after the last range.

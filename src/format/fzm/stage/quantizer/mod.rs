@@ -69,7 +69,7 @@ const LAYOUT: Layout = Layout {
 enum Precision {
     /// In their own type.
     Own,
-    /// In 32 bits, whatever their type is.
+    /// In 32 bits, for any type.
     Single,
 }
 

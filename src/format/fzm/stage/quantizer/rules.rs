@@ -56,7 +56,7 @@ fn number<C: Unsigned>(code: C, zigzag: bool) -> i64 {
     if zigzag { code.unzigzag().signed() } else { code.signed() }
 }
 
-/// Fills `out` with the values of `codes`, the first of which is element `first`.
+/// Fills `out` with the values of `codes`, starting with element `first`.
 #[inline(always)]
 pub(super) fn values<T: Float, C: Unsigned>(formula: Formula<T>, first: u64, codes: &[u8], out: &mut [u8]) {
     match formula {

@@ -247,7 +247,8 @@ impl Joined {
             let own = out.get_mut(to_usize(at * self.size, "roi")?..).unwrap_or_default();
             let own = own.get_mut(..to_usize((row.to - row.from) * self.size, "roi")?).unwrap_or_default();
             let line = (index.number * self.shape.side() + index.line) * self.shape.side();
-            // Columns that the box has inside the field; those beyond its last one are all copied there, in order.
+            // Columns of the box inside the field. The encoder clamps the others to the field's last column, in order:
+            // the last one wins.
             let (first, end) = (x.saturating_sub(half).max(row.from), (x + half + 1).min(nx).min(row.to));
             if first < end {
                 let column = first + half - x;

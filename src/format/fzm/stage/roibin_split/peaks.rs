@@ -113,7 +113,7 @@ impl Peaks {
                     let line = if is_last { 2 * shape.half } else { row.y + shape.half - y };
                     let reaches = x.saturating_sub(shape.half) < row.to && x + shape.half >= row.from;
                     if reaches || x + shape.half >= shape.nx && row.to == shape.nx {
-                        // The list is as long as what is charged allows.
+                        // The charge bounds the length of the list.
                         decode_budget::charge(to_u64(size_of::<Found>()))?;
                         found.push(Found { index: Line { number, line }, row, x });
                     }

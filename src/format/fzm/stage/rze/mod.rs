@@ -1,8 +1,8 @@
 //! RZE (type 18): chunks without their zero words, under levels of bitmaps.
 //!
 //! Reference: sections 5.7 and 5.9. Byte 4 of the configuration was the number of levels, always 4, of chunks of bytes;
-//! since then, it is the size of a word. So what 4 means follows from the chunks: the first one that only one of both
-//! readings can have decides.
+//! later it became the size of a word. So the chunks decide what 4 means: the first one that is valid in only one of
+//! both readings.
 #![forbid(unsafe_code)]
 
 mod body;

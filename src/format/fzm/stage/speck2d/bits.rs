@@ -18,7 +18,7 @@ pub(super) struct Bits<'a> {
     bytes: Vec<u8>,
     /// Bytes of `bytes` that are in `word`.
     used: usize,
-    /// The next bits, of which `have` are complete; any above them are right too, or zero.
+    /// The next bits; `have` of them are complete, and any above are right too, or zero.
     word: u64,
     have: u32,
     /// The position of the end, and the bits up to it.

@@ -1,8 +1,8 @@
 //! SPECK2D (type 40): integers of a plane as a tree of rectangles with the highest bit in each, and the bits below.
 //!
-//! Reference: section SPECK2D. Where the bits of a pixel are depends on the whole tree, so the first read decodes all
-//! pixels, once. Work and memory depend on what the stream describes: pixels that have a code are kept as a sorted list
-//! if they are few, so that a short stream can describe a large plane of zeros.
+//! Reference: section SPECK2D. The position of a pixel's bits depends on the whole tree, so the first read decodes all
+//! pixels, once. Work and memory are proportional to the coded pixels: few of them are kept as a sorted list, so that a
+//! short stream can describe a large plane of zeros.
 #![forbid(unsafe_code)]
 
 mod bits;
@@ -244,7 +244,7 @@ impl ByteStream for Plane {
             dst.fill(0);
             return Ok(());
         };
-        // Each bit of the stream gives at most one code; what does not fit the account is not kept.
+        // Each bit of the stream gives at most one code; codes that do not fit the account are not kept.
         let room = self.cx.account.memory().total().saturating_add(self.cx.account.disk().total());
         let limit = self.cx.build_limit(self.len().min(self.input.len().saturating_mul(8 * RECORD)).min(room));
         match self.codes.build(&self.cx.account, limit, || self.decode(top))? {

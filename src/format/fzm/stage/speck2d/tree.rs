@@ -116,7 +116,7 @@ impl<'a> Tree<'a> {
     /// Visits all nodes of the levels found. Returns the position after the last of these.
     ///
     /// # Errors
-    /// As [`Tree::new`], and those of `visit`.
+    /// As [`Tree::new`]; errors of `visit`.
     pub(super) fn walk(&self, visit: &mut impl Visit) -> Result<u64> {
         let level = |&start: &u64| Bits::new(self.stream, start, self.bits, "section A");
         let levels = self.starts.iter().map(level).collect::<Result<Vec<Bits>>>()?;
@@ -126,7 +126,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Nodes whose work is charged together.
+/// Nodes that are charged together.
 const CHARGED: u64 = 1 << 12;
 /// Bytes that are decoded elsewhere in the time of a node.
 const COST: u64 = 32;
@@ -138,7 +138,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Visits a node and those below it; its parent's highest bit is `above`. There are at most 32 levels.
+    /// Visits a node and its descendants; its parent's highest bit is `above`. There are at most 32 levels.
     fn node(&mut self, node: Rectangle, level: usize, above: u32, visit: &mut impl Visit) -> Result<()> {
         let Some(bits) = self.levels.get_mut(level) else { return Ok(()) };
         self.nodes += 1;

@@ -8,14 +8,14 @@ use super::Coding;
 use crate::codec::simd_dispatch::{SimdLoop, SimdOps};
 use crate::format::fzm::stage::types::{Element, Float, Unsigned};
 
-/// Bytes after the codes that the loop may read, and whose content does not matter.
+/// Bytes after the codes that the loop may read; their content does not matter.
 pub(super) const PAD: usize = 80;
 /// Codes that are unpacked at a time.
 const TILE: usize = 128;
 /// Codes that take whole bytes.
 const GROUP: usize = 8;
 
-/// Consecutive blocks, of which the first and the last may be decoded in part.
+/// Consecutive blocks; the first and the last may be decoded in part.
 pub(super) struct Window<'a, T> {
     pub(super) coding: Coding,
     /// Elements of a block.

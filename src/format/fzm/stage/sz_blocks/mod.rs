@@ -58,7 +58,7 @@ const LAYOUT: Layout = Layout {
 
 /// Elements of a block if the configuration says 0.
 const BLOCK: u64 = 128;
-/// Elements of the largest block whose codes are summed.
+/// Elements of the largest block with summed codes.
 const LARGEST: u64 = 1 << 16;
 
 /// How a block stores its elements.
@@ -128,7 +128,7 @@ impl SzBlocks {
         let Some(len) = count.checked_mul(size) else {
             return Err(self.config.corrupt("num_elements", format!("{count} elements are more than 2^64 bytes")));
         };
-        // An element of `SZx` is decoded without those before it.
+        // An element of `SZx` does not depend on those before it.
         let unit = if self.coding == Coding::Referenced { 1 } else { self.block };
         Ok(Arc::new(Blocks::<T> {
             input,
@@ -294,7 +294,7 @@ impl<T: Float> Blockwise for Blocks<T> {
             (start, stop) = (stop, self.end(index, entry, stop)?);
             width = Self::codes(entry);
         }
-        // Of the last block, and of the first one, only what this window needs.
+        // Only the needed part of the first and of the last block.
         let stop = stop.min(start + self.reference() + ((end - last * self.block) * width).div_ceil(8));
         let (mut start, mut reference, skip) = (at, T::default(), first % self.block);
         if skip > 0

@@ -216,7 +216,7 @@ impl Untiled {
         Ok(())
     }
 
-    /// Decodes the tiles `xs` of row `y` of layer `z`, of which the first tile has number `row`.
+    /// Decodes the tiles `xs` of row `y` of layer `z`; the row starts with tile number `row`.
     fn tiles(&self, z: u64, y: u64, xs: &Range<u64>, row: u64, to: &mut Target) -> Result<()> {
         let tile = self.shape.tile.map(|n| n as usize);
         let elements = tile.iter().product::<usize>();

@@ -1,6 +1,6 @@
-//! Blocks whose planes together fill lines: all their bits are transposed at once.
+//! Blocks with planes that together fill lines: all their bits are transposed at once.
 //!
-//! The sign is the highest bit of what is transposed, so that 7, 15 or 31 planes of magnitudes fit.
+//! The sign is the highest transposed bit, so that 7, 15 or 31 planes of magnitudes fit.
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "the parts of a kernel become part of what runs it")]
 
@@ -98,7 +98,7 @@ fn gather<const WIDTH: usize, const WORD: usize>(
     Some(())
 }
 
-/// Makes elements of codes of `WIDTH` bits, of which the highest is the sign.
+/// Makes elements of codes of `WIDTH` bits; the highest bit is the sign.
 #[inline(always)]
 fn widen<const WIDTH: usize, const SIZE: usize>(codes: &[u8], out: &mut [u8]) {
     let (out, _) = out.as_chunks_mut::<SIZE>();

@@ -139,7 +139,7 @@ const BITS: [u32; GROUP] = {
     bits
 };
 
-/// Fills `out` with the elements of one block, of which `bytes` are all.
+/// Fills `out` with the elements of one block, stored in all of `bytes`.
 #[inline(always)]
 fn elements<const SIZE: usize>(form: Form, word: usize, bytes: &[u8], out: &mut [u8]) -> Option<()> {
     let (head, planes) = bytes.split_at_checked(form.head)?;
