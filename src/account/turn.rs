@@ -45,6 +45,10 @@ impl Drop for Turn {
     }
 }
 
+#[cfg(all(test, shuttle))]
+#[path = "../../tests/models/turn.rs"]
+mod models;
+
 #[cfg(test)]
 mod tests {
     use std::thread;

@@ -8,7 +8,7 @@ use shuttle::sync::mpsc;
 use super::*;
 use crate::error::{Error, Kind};
 use crate::format::{Blob, Layout};
-use crate::sync::model::{Time, check};
+use crate::sync::model::{Time, check, later};
 use crate::sync::thread;
 use crate::wanted::Wanted;
 
@@ -95,6 +95,7 @@ fn who_gives_up_takes_the_piece_from_nobody_else() {
         let gives_up = thread::spawn(move || wanted.within(|| same.get(&its, 2)));
         let waits = get(&cache, &blob, 2);
         let fetched = fetch(&cache, &blob, 2);
+        later();
         mine.give_up();
         assert!(waits.join().unwrap().is_ok() && fetched.recv().unwrap().is_ok());
         assert!(gives_up.join().unwrap().map_or_else(|error| is_given_up(&error), |got| got[..] == [1; 10]));
@@ -110,7 +111,7 @@ fn bytes_of_a_changed_source_are_neither_served_nor_kept() {
         let unchanged = move || if seen.load(Ordering::Relaxed) { Err(Error::new(Kind::Changed, "x")) } else { Ok(()) };
         cache.source_check(unchanged);
         let (one, other) = (get(&cache, &blob, 2), fetch(&cache, &blob, 2));
-        thread::yield_now();
+        later();
         changed.store(true, Ordering::Relaxed);
         stream.version.store(2, Ordering::Relaxed);
         for got in [one.join().unwrap(), other.recv().unwrap()].into_iter().flatten() {
@@ -125,7 +126,7 @@ fn what_is_being_decoded_when_the_cache_is_cleared_is_served_and_not_kept() {
     check(Time::Passes, || {
         let ((blob, stream), cache) = (stream().blob(), Cache::new(1 << 20, 1));
         let one = get(&cache, &blob, 2);
-        thread::yield_now();
+        later();
         stream.version.store(2, Ordering::Relaxed);
         cache.clear();
         assert!(one.join().unwrap().is_ok());
@@ -150,11 +151,11 @@ fn a_requested_piece_of_a_run_comes_whatever_becomes_of_the_run() {
     check(Time::Stands, || {
         let ((blob, _), cache) = (Stream { is_run: true, ..stream() }.blob(), Cache::new(1 << 20, 1));
         cache.prefetch(&blob, 0..4);
-        thread::yield_now();
+        later();
         let fetched = fetch(&cache, &blob, 3);
         // The run gives way to it.
         cache.submit(Box::new(|| ()));
-        thread::yield_now();
+        later();
         cache.clear();
         assert!(fetched.recv().unwrap().is_ok());
     });

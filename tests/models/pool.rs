@@ -81,8 +81,8 @@ fn the_end_of_a_pool_runs_its_demands_drops_its_hints_and_ends_its_threads() {
 
 #[test]
 fn an_offer_is_accepted_only_if_a_thread_is_free_to_run_it() {
-    check(Time::Passes, || {
-        let pool = Arc::new(Pool::new(2, "model"));
+    let all_end = |workers: usize| {
+        let pool = Arc::new(Pool::new(workers, "model"));
         let (tx, rx) = mpsc::channel();
         for job in 0..2 {
             let (mine, tx) = (pool.clone(), tx.clone());
@@ -93,5 +93,7 @@ fn an_offer_is_accepted_only_if_a_thread_is_free_to_run_it() {
             }));
         }
         assert_eq!(rx.recv().unwrap() + rx.recv().unwrap(), 1);
-    });
+    };
+    check(Time::Passes, move || all_end(1));
+    check(Time::Passes, move || all_end(2));
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use shuttle::sync::mpsc;
 
 use super::*;
-use crate::sync::model::{Time, check};
+use crate::sync::model::{Time, check, later};
 use crate::sync::thread;
 
 fn broken() -> Error {
@@ -111,6 +111,7 @@ fn who_gives_up_ends_the_check_only_for_himself() {
         let asks = mine.clone();
         let gives_up = thread::spawn(move || asks.within(|| (parked(&same), same.wait()).1));
         let (one, other) = (waits(&check), parked(&check));
+        later();
         mine.give_up();
         assert!(one.join().unwrap().is_ok() && other.recv().unwrap().is_ok());
         assert!(gives_up.join().unwrap().err().is_none_or(|error| is_given_up(&error)));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::sync::model::{Time, check};
+use crate::sync::model::{Time, check, later};
 use crate::sync::thread;
 use crate::wanted::{Wanted, is_given_up};
 
@@ -50,6 +50,7 @@ fn who_gives_up_is_not_awaited_any_more() {
         let (span, mine) = (Arc::new(Span::new(0..4)), Wanted::default());
         let (same, asks) = (span.clone(), mine.clone());
         let reader = thread::spawn(move || asks.within(|| same.copy(0, &mut [0; 4])));
+        later();
         mine.give_up();
         assert!(is_given_up(&reader.join().unwrap().unwrap_err()));
         assert!(!span.is_awaited());

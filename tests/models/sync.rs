@@ -43,6 +43,13 @@ pub(crate) fn check(time: Time, model: impl Fn() + Send + Sync + 'static) {
     Runner::new(PctScheduler::new_from_seed(32, DEPTH, RUNS), config).run(move || model());
 }
 
+/// Lets others run for a while.
+pub(crate) fn later() {
+    for _ in 0..thread_rng().gen_range(0..20) {
+        thread::yield_now();
+    }
+}
+
 /// As [`std::sync::Mutex`].
 #[derive(Default)]
 pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
@@ -148,12 +155,14 @@ impl Condvar {
             *next - 1
         };
         drop(guard);
-        // The time is over when the scheduler comes back to this.
+        // The time is over when the scheduler comes back to this; a notification may still come before the lock is.
         thread::yield_now();
-        let guard = of.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, waiting) = &mut *self.timed();
-        let own = waiting.iter().position(|other| *other == number);
-        Ok((guard, TimedOut(own.map(|own| waiting.remove(own)).is_some())))
+        let is_over = {
+            let (_, waiting) = &mut *self.timed();
+            let own = waiting.iter().position(|other| *other == number);
+            own.map(|own| waiting.remove(own)).is_some()
+        };
+        Ok((of.lock().unwrap_or_else(PoisonError::into_inner), TimedOut(is_over)))
     }
 
     pub(crate) fn wait_timeout_while<'a, T>(
@@ -172,11 +181,13 @@ impl Condvar {
     pub(crate) fn notify_one(&self) {
         // Others may run before.
         thread::sleep(Duration::ZERO);
-        let (_, waiting) = &mut *self.timed();
-        if waiting.is_empty() {
-            return self.firm.notify_one();
+        if let (_, waiting) = &mut *self.timed()
+            && !waiting.is_empty()
+        {
+            waiting.remove(thread_rng().gen_range(0..waiting.len()));
+            return;
         }
-        waiting.remove(thread_rng().gen_range(0..waiting.len()));
+        self.firm.notify_one();
     }
 
     pub(crate) fn notify_all(&self) {

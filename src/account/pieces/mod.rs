@@ -361,5 +361,9 @@ impl State {
     }
 }
 
+#[cfg(all(test, shuttle))]
+#[path = "../../../tests/models/pieces.rs"]
+mod models;
+
 #[cfg(test)]
 mod tests;
