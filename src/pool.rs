@@ -189,7 +189,7 @@ mod models;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::PATIENCE;
+    use crate::clock::{PATIENCE, wait_until};
     use std::sync::mpsc;
 
     #[test]
@@ -227,6 +227,31 @@ mod tests {
         assert!(pool.hint(Box::new(move || drop(waits))));
         drop(pool);
         assert!(rx.recv().unwrap(), "the worker was free to run it");
+    }
+
+    #[test]
+    fn an_offer_is_for_a_free_thread_and_a_pool_with_more_jobs_than_those_is_short() {
+        let pool = Pool::new(2, "test");
+        let ((go, wait), (tx, begun)) = (mpsc::channel::<()>(), mpsc::channel());
+        let wait = Arc::new(Mutex::new(wait));
+        let waits = || -> Job {
+            let (wait, tx) = (wait.clone(), tx.clone());
+            Box::new(move || {
+                tx.send(()).unwrap();
+                _ = wait.lock().unwrap().recv();
+            })
+        };
+        for _ in 0..2 {
+            assert!(pool.offer(waits()).is_none());
+            begun.recv_timeout(PATIENCE).unwrap();
+        }
+        assert!(pool.offer(waits()).is_some() && !pool.is_short());
+        pool.demand(waits());
+        assert!(pool.is_short());
+        assert!(pool.hint(waits()) && pool.is_short());
+        drop(go);
+        wait_until(|| pool.0.lock().idle == 2);
+        assert!(!pool.is_short() && pool.offer(waits()).is_none());
     }
 
     #[test]
