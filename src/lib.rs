@@ -169,6 +169,7 @@ pub use archive::{
 pub use bytes::FileOffset;
 pub use error::{Error, Kind as ErrorKind, Result};
 pub use format::Info;
+pub use format::space::{Spacing, Units};
 pub use gpu::{DeviceBuffer, ForeignStream};
 pub use source::location::shown;
 pub use wanted::{is_given_up, while_wanted};

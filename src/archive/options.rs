@@ -13,7 +13,10 @@ use super::memory;
 use crate::account::{Account, Pieces};
 use crate::bytes::to_u64;
 use crate::checksum::{self, BackgroundChecks, Threads};
-use crate::format;
+use crate::format::{
+    self,
+    space::{GivenSpace, Spacing, Units},
+};
 use crate::gpu::{self, DeviceError, Gpu};
 use crate::source::{CacheDir, RemoteOptions};
 
@@ -49,6 +52,8 @@ pub struct Options {
     pub(crate) dicts: Vec<PathBuf>,
     pub(crate) dtype: Option<String>,
     pub(crate) shape: Option<Vec<u64>>,
+    pub(crate) spacing: Option<Spacing>,
+    pub(crate) units: Option<Units>,
     pub(crate) window: u64,
     pub(crate) remote: RemoteOptions,
 }
@@ -112,6 +117,8 @@ impl Default for Options {
             dicts: Vec::new(),
             dtype: None,
             shape: None,
+            spacing: None,
+            units: None,
             window: WINDOW,
             remote: RemoteOptions::default(),
         }
@@ -192,6 +199,20 @@ impl Options {
     #[must_use]
     pub fn shape(mut self, shape: impl Into<Vec<u64>>) -> Self {
         self.shape = Some(shape.into());
+        self
+    }
+
+    /// Sets the distance of the elements, slowest dimension first, for containers that do not record it.
+    #[must_use]
+    pub fn spacing(mut self, spacing: Spacing) -> Self {
+        self.spacing = Some(spacing);
+        self
+    }
+
+    /// Sets what distances are measured in.
+    #[must_use]
+    pub fn units(mut self, units: Units) -> Self {
+        self.units = Some(units);
         self
     }
 
@@ -280,6 +301,7 @@ impl Options {
             dicts: self.dicts.clone(),
             dtype: self.dtype.clone(),
             shape: self.shape.clone(),
+            space: GivenSpace { spacing: self.spacing.clone(), units: self.units.clone() },
             account,
             window: self.window,
             pieces,

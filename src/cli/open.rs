@@ -32,6 +32,8 @@ impl DecodeArgs {
         if let Some((dir, size)) = &self.remote_cache {
             options = options.remote_cache(dir, *size);
         }
+        options.spacing.clone_from(&self.spacing);
+        options.units.clone_from(&self.units);
         options.shape = self.shape.as_ref().map(|shape| shape.0.clone());
         options
     }

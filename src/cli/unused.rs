@@ -24,14 +24,19 @@ impl DecodeArgs {
         let unused = [
             (own_type && self.dtype.is_some(), "dtype"),
             (own_type && self.shape.is_some(), "shape"),
+            (info.details.get("space").is_none() && self.spacing.is_some(), "spacing"),
+            (info.details.get("space").is_none() && self.units.is_some(), "units"),
             (is(&["fzm", "blosc2", "ztensor"]) && !self.dict.is_empty(), "dict"),
             (is(&["fzm", "blosc2"]) && self.window.is_some(), "window"),
             (is(&["blosc2", "ztensor"]) && self.gpu_memory.is_some(), "gpu_memory"),
             (is(&["blosc2", "ztensor"]) && matches!(self.device, Device::Cuda(_)), "device"),
         ];
         for (_, word) in unused.into_iter().filter(|(unused, _)| *unused) {
-            let is_type = matches!(word, "dtype" | "shape");
-            let why = if is_type { "the container has its own" } else { "its format does not need it" };
+            let why = match word {
+                "dtype" | "shape" => "the container has its own",
+                "spacing" | "units" => "it has no array of as many dimensions",
+                _ => "its format does not need it",
+            };
             report::notice(file, format_args!("{word}= has no effect: {why}"));
         }
         self.report_unused_remote(file);

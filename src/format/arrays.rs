@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 
-use super::{Array, Content, File, Grid};
+use super::{Array, Content, File, Grid, Space};
 
 /// The arrays of a container, by number.
 pub trait Arrays: Send + Sync {
@@ -56,6 +56,18 @@ pub struct NamedArray {
     pub stored: u64,
     /// The names of its dimensions, slowest first, if it has any.
     pub dimensions: Option<Vec<String>>,
+}
+
+impl NamedArray {
+    /// The same, whose dimensions have the names of axes if it is in `space` and they have no names of their own.
+    pub(super) fn within(mut self, space: Option<&Space>) -> Self {
+        let rank = self.array.shape.len();
+        let has_names = self.dimensions.as_ref().is_some_and(|names| *names != numbered_dimensions(rank));
+        if let Some(space) = space.filter(|space| space.spacing.len() == rank && !has_names) {
+            self.dimensions = Some(space.axes());
+        }
+        self
+    }
 }
 
 /// How the elements of an array are stored: the parts that can be read without decoding their neighbours.
@@ -121,7 +133,7 @@ impl ArrayList {
     /// The one array in `data.raw`, if `file` is typed.
     pub fn data(file: File) -> Option<Arc<dyn Arrays>> {
         let names = numbered_dimensions(file.array.as_ref()?.shape.len());
-        Some(Arc::new(Self(vec![(b"data".to_vec(), Some(names), file)])))
+        Some(Arc::new(Self(vec![(b"data".to_vec(), Some(names), file.principal())])))
     }
 
     /// A list of these.
@@ -163,7 +175,8 @@ impl Found {
             Some(array) => {
                 let tiles = Tiles::of(&file.content, array);
                 let (array, stored) = (array.clone(), file.stored);
-                Self::Array(NamedArray { name, array, type_name: None, tiles, stored, dimensions })
+                let named = NamedArray { name, array, type_name: None, tiles, stored, dimensions };
+                Self::Array(named.within(file.space.as_ref()))
             }
             None => Self::LeftOut(name, said("error").map_or("it has no element type".into(), Cow::Owned)),
         }

@@ -12,6 +12,7 @@ use crate::error::{Error, Kind, Result};
 use super::about::{About, Attributes};
 use super::content::Content;
 use super::nested::Enclosed;
+use super::space::Space;
 
 /// Extended attributes: names without the prefix `user.fzmfs.`, values as text.
 pub type Attrs = Vec<(&'static str, String)>;
@@ -260,6 +261,8 @@ pub struct File {
     pub array: Option<Array>,
     /// The container's metadata of the array.
     pub about: Option<About>,
+    /// Where the elements of the array are, if that is known.
+    pub space: Option<Space>,
     /// Bytes that it occupies in the container.
     pub stored: u64,
     /// Its extended attributes.
@@ -281,6 +284,7 @@ impl File {
             content,
             array: None,
             about: None,
+            space: None,
             stored: 0,
             attrs: Attrs::new(),
             is_principal: false,

@@ -20,6 +20,7 @@ mod layout;
 mod nested;
 pub mod npy;
 mod resident;
+pub mod space;
 mod spool;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -51,6 +52,7 @@ pub use entry::{Array, Attrs, Directory, Entry, File, IndexedDir, LazyFile, Node
 pub use layout::Layout;
 pub use nested::{Enclosed, OuterPieces};
 pub use resident::{DeviceStream, OnDevice};
+pub use space::Space;
 pub use spool::Spool;
 
 use fragments::Fragments;
@@ -181,6 +183,8 @@ pub struct Options {
     pub dtype: Option<String>,
     /// The shape, for containers that do not record it; slowest dimension first.
     pub shape: Option<Vec<u64>>,
+    /// Where the array is in space.
+    pub space: space::GivenSpace,
     /// Upper bounds on the cost of a file.
     pub limits: Limits,
     /// The account of memory, disk space and work.
@@ -207,6 +211,7 @@ impl Default for Options {
             dicts: Vec::new(),
             dtype: None,
             shape: None,
+            space: space::GivenSpace::default(),
             limits: Limits::default(),
             account: Account::new(1 << 30, 0),
             window: 128 << 20,

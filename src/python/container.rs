@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fzmfs::{Device, Options, Verify, shown};
+use fzmfs::{Device, Options, Spacing, Verify, shown};
 use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -41,8 +41,8 @@ impl Archive {
     /// Opens the container at `source`.
     #[new]
     #[pyo3(signature = (source, *, verify=None, cache=None, spill=None, threads=None, device=None, gpu_memory=None,
-        format=None, dict=None, dtype=None, shape=None, window=None, timeout=None, expect=None, unpinned=None,
-        remote_cache=None))]
+        format=None, dict=None, dtype=None, shape=None, spacing=None, units=None, window=None, timeout=None,
+        expect=None, unpinned=None, remote_cache=None))]
     #[allow(clippy::too_many_arguments, reason = "the options of the command line, by name")]
     fn new(
         py: Python<'_>,
@@ -57,6 +57,8 @@ impl Archive {
         dict: Option<Vec<PathBuf>>,
         dtype: Option<String>,
         shape: Option<Vec<u64>>,
+        spacing: Option<Vec<f64>>,
+        units: Option<String>,
         window: Option<u64>,
         timeout: Option<Duration>,
         expect: Option<String>,
@@ -81,6 +83,10 @@ impl Archive {
         options = set(options, format, Options::format);
         options = set(options, dtype, Options::dtype);
         options = set(options, shape, Options::shape);
+        let wrong = |name| move |why| PyValueError::new_err(format!("{name}: {why}"));
+        options = set(options, spacing.map(Spacing::new).transpose().map_err(wrong("spacing"))?, Options::spacing);
+        let units = units.map(|units| units.parse()).transpose().map_err(wrong("units"))?;
+        options = set(options, units, Options::units);
         options = set(options, timeout, Options::timeout);
         options = set(options, expect, Options::expect);
         options = set(options, unpinned, Options::unpinned);

@@ -10,10 +10,11 @@ use crate::view::{self, meta_image, preview};
 /// describe.
 pub(super) fn headers(file: &File, stem: &str) -> Vec<(&'static str, File)> {
     let Some(array) = file.array.as_ref().filter(|_| file.is_principal) else { return Vec::new() };
+    let space = file.space.as_ref().filter(|space| space.spacing.len() == array.shape.len());
     let (raw, npy) = (format!("{stem}.raw"), format!("{stem}.npy"));
     let is_padded = view::known_len(&file.content) != array.byte_len();
     let elements = if is_padded { Elements::AtEnd(&npy) } else { Elements::All(&raw) };
-    let headers = [(".nhdr", nrrd::header(array, elements)), (".mhd", meta_image::header(array, &raw))];
+    let headers = [(".nhdr", nrrd::header(array, space, elements)), (".mhd", meta_image::header(array, space, &raw))];
     let file = |text: String| File::new(Content::bytes(text.into_bytes()));
     headers.into_iter().filter_map(|(suffix, text)| Some((suffix, file(text?)))).collect()
 }

@@ -5,13 +5,13 @@
 //! `MET_LONG_LONG`. VTK reads at most three dimensions, ITK and Slicer four.
 #![forbid(unsafe_code)]
 
-use crate::format::{Array, Number, NumberKind};
+use crate::format::{Array, Number, NumberKind, Space};
 
 use super::nrrd;
 
 /// The header of `array`, whose elements are at the start of the file `data` in the same directory. `None` if the
 /// format has no such array.
-pub fn header(array: &Array, data: &str) -> Option<String> {
+pub fn header(array: &Array, space: Option<&Space>, data: &str) -> Option<String> {
     let number = Number::of(&array.descr)?;
     let kind = match (number.kind, number.width) {
         (NumberKind::Int, 1) => "CHAR",
@@ -26,12 +26,14 @@ pub fn header(array: &Array, data: &str) -> Option<String> {
     };
     let (sizes, rank) = (nrrd::sizes(array)?, array.shape.len());
     let order = if number.is_big_endian { "True" } else { "False" };
+    let origin = space.and_then(|space| space.origin.as_ref());
+    let offset = origin.map_or_else(String::new, |origin| format!("Offset = {}\n", nrrd::fastest_first(origin)));
     // The file of the elements must come last.
     Some(format!(
         "ObjectType = Image\nNDims = {rank}\nBinaryData = True\nBinaryDataByteOrderMSB = {order}\n\
-         CompressedData = False\nElementSpacing = {}\nDimSize = {sizes}\nElementType = MET_{kind}\n\
+         CompressedData = False\nElementSpacing = {}\n{offset}DimSize = {sizes}\nElementType = MET_{kind}\n\
          ElementDataFile = {data}\n",
-        nrrd::each(array, "1"),
+        nrrd::spacing(array, space),
     ))
 }
 
@@ -45,7 +47,10 @@ mod tests {
         let want = "ObjectType = Image\nNDims = 4\nBinaryData = True\nBinaryDataByteOrderMSB = False\n\
                     CompressedData = False\nElementSpacing = 1 1 1 1\nDimSize = 5 4 3 2\n\
                     ElementType = MET_UINT\nElementDataFile = data.raw\n";
-        assert_eq!(header(&array("'<u4'"), "data.raw").unwrap(), want);
-        assert!(["'<f2'", "'<i8'", "'<u8'"].iter().all(|descr| header(&array(descr), "data.raw").is_none()));
+        assert_eq!(header(&array("'<u4'"), None, "data.raw").unwrap(), want);
+        let space = Space::new(vec![1.0, 2.5, 1.0, 0.5], Some(vec![0.0, 1.0, 2.0, 3.0]), Vec::new());
+        let placed = want.replace("Spacing = 1 1 1 1", "Spacing = 0.5 1 2.5 1\nOffset = 3 2 1 0");
+        assert_eq!(header(&array("'<u4'"), space.as_ref(), "data.raw").unwrap(), placed);
+        assert!(["'<f2'", "'<i8'", "'<u8'"].iter().all(|descr| header(&array(descr), None, "data.raw").is_none()));
     }
 }

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use crate::format::{Array, Number, NumberKind};
+use crate::format::{Array, Number, NumberKind, Space};
 
 /// Most dimensions that programs for volumes read: three in space, and time or components.
 pub(super) const RANK: usize = 4;
@@ -21,7 +21,7 @@ pub enum Elements<'a> {
 }
 
 /// The header of `array`. `None` if the format has no such array.
-pub fn header(array: &Array, elements: Elements<'_>) -> Option<String> {
+pub fn header(array: &Array, space: Option<&Space>, elements: Elements<'_>) -> Option<String> {
     let number = Number::of(&array.descr)?;
     let kind = match (number.kind, number.width) {
         (NumberKind::Int, 1) => "int8",
@@ -39,7 +39,20 @@ pub fn header(array: &Array, elements: Elements<'_>) -> Option<String> {
     let sizes = sizes(array)?;
     let mut text = format!("NRRD0004\ntype: {kind}\ndimension: {}\nsizes: {sizes}\n", array.shape.len());
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "spacings: {}", each(array, "1"));
+    let _ = writeln!(text, "spacings: {}", spacing(array, space));
+    if let Some(origin) = space.and_then(|space| space.origin.as_ref()) {
+        // Else elements would be cells, of which the first begins there.
+        let _ = writeln!(
+            text,
+            "axis mins: {}\ncenterings: {}",
+            fastest_first(origin),
+            vec!["node"; origin.len()].join(" ")
+        );
+    }
+    if let Some(units) = space.map(|space| &space.units).filter(|units| units.iter().any(|unit| !unit.is_empty())) {
+        let quoted = units.iter().map(|unit| format!("\"{}\"", unit.replace(['"', '\\', '\n', '\r'], "")));
+        let _ = writeln!(text, "units: {}", fastest_first(&quoted.collect::<Vec<_>>()));
+    }
     let _ = writeln!(text, "endian: {}", if number.is_big_endian { "big" } else { "little" });
     let (skip, data) = match elements {
         Elements::All(data) => ("", data),
@@ -56,9 +69,14 @@ pub(super) fn sizes(array: &Array) -> Option<String> {
     is_possible.then(|| array.shape.iter().rev().map(u64::to_string).collect::<Vec<_>>().join(" "))
 }
 
-/// `value` for each dimension.
-pub(super) fn each(array: &Array, value: &str) -> String {
-    vec![value; array.shape.len()].join(" ")
+/// The distances of elements, fastest dimension first: 1 where they are not known.
+pub(super) fn spacing(array: &Array, space: Option<&Space>) -> String {
+    space.map_or_else(|| vec!["1"; array.shape.len()].join(" "), |space| fastest_first(&space.spacing))
+}
+
+/// A value for each dimension, fastest first.
+pub(super) fn fastest_first<T: ToString>(values: &[T]) -> String {
+    values.iter().rev().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -73,10 +91,19 @@ mod tests {
     fn a_header_has_the_fastest_dimension_first() {
         let want = "NRRD0004\ntype: int16\ndimension: 3\nsizes: 4 3 2\nspacings: 1 1 1\nendian: big\nencoding: raw\n\
                     data file: data.raw\n";
-        let header = |elements| header(&array("'>i2'", &[2, 3, 4]), elements).unwrap();
+        let header = |elements| header(&array("'>i2'", &[2, 3, 4]), None, elements).unwrap();
         assert_eq!(header(Elements::All("data.raw")), want);
         let want = want.replace("data file: data.raw", "byte skip: -1\ndata file: data.npy");
         assert_eq!(header(Elements::AtEnd("data.npy")), want);
+    }
+
+    #[test]
+    fn a_header_says_where_the_elements_are() {
+        let units = ["mm", "um", "um"].map(str::to_owned).to_vec();
+        let space = Space::new(vec![2.5, 1.0, 1e-7], Some(vec![-1.0, 0.0, 3.5]), units);
+        let text = header(&array("'<f4'", &[2, 3, 4]), space.as_ref(), Elements::All("data.raw")).unwrap();
+        let want = "spacings: 0.0000001 1 2.5\naxis mins: 3.5 0 -1\ncenterings: node node node\nunits: \"um\" \"um\" \"mm\"\nendian";
+        assert!(text.contains(want), "{text}");
     }
 
     #[test]
@@ -90,7 +117,7 @@ mod tests {
             ("'<f4'", &[2, 0]),
             ("'<f4'", &[1, 1, 1, 1, 1]),
         ] {
-            assert_eq!(header(&array(descr, shape), Elements::All("data.raw")), None, "{descr} {shape:?}");
+            assert_eq!(header(&array(descr, shape), None, Elements::All("data.raw")), None, "{descr} {shape:?}");
         }
     }
 }

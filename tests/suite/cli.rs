@@ -584,7 +584,7 @@ fn bash_completes_what_fits() {
         (&["fzmfs", "mount", "a", "m", "-o", "gpu"], &["gpu_memory="]),
         (&["fzmfs", "mount", "d", "m", "--layout", "pl"], &["plain"]),
         (&["fzmfs", "mount", "d", "m", "--layout", "=", "f"], &["flat"]),
-        (&["fzmfs", "ls", "--un"], &["--unpinned"]),
+        (&["fzmfs", "ls", "--unp"], &["--unpinned"]),
         (&["fzmfs", "info", "--format", "zs"], &["zstd"]),
         (&["fzmfs", "completions", "zs"], &["zsh"]),
         // Hidden ones are not offered, and files are those of the shell.

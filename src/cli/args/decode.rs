@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 
 use super::super::{seconds, size};
 use crate::archive::{Device, Verify};
+use crate::format::space::{Spacing, Units};
 use crate::gpu::Gpu;
 
 /// The options of every command that opens a container.
@@ -44,6 +45,12 @@ pub(in crate::cli) struct DecodeArgs {
     /// Shape, if the container has none, slowest dimension first: 512x512
     #[arg(long, value_name = "SHAPE")]
     pub(in crate::cli) shape: Option<Shape>,
+    /// Distance of the elements, if the container does not say, slowest dimension first: 2.5x1x0.5
+    #[arg(long, value_name = "SPACING")]
+    pub(in crate::cli) spacing: Option<Spacing>,
+    /// What distances are measured in: um; or of each dimension, sxumxum
+    #[arg(long, value_name = "UNIT")]
+    pub(in crate::cli) units: Option<Units>,
     /// Maximum Zstandard window size, for files written with --long [default: 128M]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(in crate::cli) window: Option<u64>,

@@ -27,7 +27,8 @@ const STRUCTURE: [&[u8]; 2] = [b"b2nd", b"caterva"];
 const KEYS: [&[u8]; 6] = [b"is_coord", b"nbytes", b"cbytes", b"cratio", b"lineage", b"labels"];
 const OWNER: [&[u8]; 2] = [b"var", b"coord_name"];
 /// Metalayers whose members are attributes themselves.
-const NAMESPACES: [&str; 2] = ["attrs", "mlarray"];
+const NAMESPACES: [&str; 2] = ["attrs", MLARRAY];
+const MLARRAY: &str = "mlarray";
 /// The first bytes of a gzip stream.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Maximum bytes of a value of unknown meaning.
@@ -41,6 +42,11 @@ pub(super) fn about(frame: &Arc<Frame>) -> Option<About> {
     let has_any = names.into_iter().any(|name| !STRUCTURE.contains(&name) && !DIMENSIONS.contains(&name));
     let frame = Arc::clone(frame);
     has_any.then(|| About::new(move || attributes(&frame)))
+}
+
+/// Whether `mlarray` wrote `frame`.
+pub(super) fn is_of_mlarray(frame: &Frame) -> bool {
+    frame.vlmetalayers.iter().flatten().any(|layer| layer.name == MLARRAY.as_bytes())
 }
 
 /// The same, read.

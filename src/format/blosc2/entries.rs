@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::bytes::to_u64;
 use crate::checksum::ChecksumGate;
 use crate::error::{Error, Result};
+use crate::format::space::of_mlarray;
 use crate::format::{
     About, Array, Attrs, BlobRef, Content, Directory, Dtype, Entry, Fetch, File, FileExtent, Grid, IndexedDir, Node,
     Options,
@@ -51,6 +52,7 @@ pub(super) struct Decoded {
     gate: Option<ChecksumGate>,
     /// Metadata of the array in the metalayers.
     about: Option<About>,
+    is_of_mlarray: bool,
 }
 
 impl Decoded {
@@ -62,12 +64,22 @@ impl Decoded {
         gate: Option<ChecksumGate>,
     ) -> Self {
         let data = Arc::new(ChunkBlob::new(chunks.clone(), gate.clone()));
-        Self { chunks, blob: BlobRef::shared(data.clone()), data, typesize, array, stored, gate, about: None }
+        Self {
+            chunks,
+            blob: BlobRef::shared(data.clone()),
+            data,
+            typesize,
+            array,
+            stored,
+            gate,
+            about: None,
+            is_of_mlarray: false,
+        }
     }
 
     /// Sets the metadata of the array.
-    pub(super) fn about(self, about: Option<About>) -> Self {
-        Self { about, ..self }
+    pub(super) fn about(self, about: Option<About>, is_of_mlarray: bool) -> Self {
+        Self { about, is_of_mlarray, ..self }
     }
 
     /// Size of `data.raw`; `None` if it depends on an unknown geometry.
@@ -111,7 +123,20 @@ impl Decoded {
     /// `data.raw`, which contains `array`.
     pub(super) fn data(&self, array: Option<Array>) -> Result<File> {
         let file = File::new(self.content()?).stored(self.stored).typed(array).attr("typesize", self.typesize);
-        Ok(File { about: self.about.clone(), ..file })
+        let spatial = self.spatial()?;
+        let rank = file.array.as_ref().map_or(0, |array| array.shape.len());
+        let space = spatial.and_then(|spatial| of_mlarray(&spatial, rank));
+        Ok(File { about: self.about.clone(), space, ..file })
+    }
+
+    /// What `mlarray` says of the space of the array. Of a frame that it did not write, nothing is read for it.
+    fn spatial(&self) -> Result<Option<Value>> {
+        let Some(about) = self.about.as_ref().filter(|_| self.is_of_mlarray) else { return Ok(None) };
+        match about.attributes() {
+            // The attributes say why.
+            Err(error) if error.is_lasting() => Ok(None),
+            attributes => Ok(attributes?.remove("spatial")),
+        }
     }
 
     fn content(&self) -> Result<Content> {

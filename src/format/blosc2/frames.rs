@@ -38,12 +38,12 @@ impl OpenFrame {
         let (chunks, array, gate) = (frame.chunks.clone(), frame.array.clone(), frame.gate.clone());
         let decoded = Decoded::new(chunks, frame.header.typesize, array, frame.stored(), gate);
         let frame = Arc::new(frame);
-        Self { decoded: decoded.about(attributes::about(&frame)), frame }
+        Self { decoded: decoded.about(attributes::about(&frame), attributes::is_of_mlarray(&frame)), frame }
     }
 
     /// `data.raw`, typed as the frame says.
     pub(super) fn data(&self) -> Result<File> {
-        self.decoded.data(self.decoded.own_array())
+        Ok(self.decoded.data(self.decoded.own_array())?.principal())
     }
 
     /// The array in it, called `name`.
@@ -193,7 +193,7 @@ impl Container for Frames {
         let rest = if self.has_more()? { &*self.rest()?.frames } else { &[] };
         let rank = self.array.as_ref().map_or(0, |array| array.shape.len());
         let names = dimensions(&self.first.frame).unwrap_or_else(|| numbered_dimensions(rank));
-        let mut all = vec![(b"data".to_vec(), Some(names), self.first.decoded.data(self.array.clone())?)];
+        let mut all = vec![(b"data".to_vec(), Some(names), self.first.decoded.data(self.array.clone())?.principal())];
         for (frame, number) in rest.iter().zip(1..) {
             let name = format!("frames/{number:06}").into_bytes();
             all.push((name, dimensions(&frame.frame), frame.data()?));

@@ -44,6 +44,7 @@ pub(super) fn arrays(p: &Pipeline) -> Option<Arc<dyn Arrays>> {
             Some(names) => names.iter().map(|&name| name.to_owned()).collect(),
             None => numbered_dimensions(rank),
         };
+        let file = if n == 0 { file.principal() } else { file };
         all.push((describe::source_name(n).into_bytes(), Some(names), file));
     }
     for (entry, buffer) in p.header.buffers.iter().zip(&p.chain_inverses) {

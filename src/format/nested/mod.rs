@@ -18,6 +18,7 @@ use std::sync::Arc;
 use super::broken::explain;
 use super::{
     Arrays, BlobRef, Check, Container, Entry, Format, Info, Input, Node, Options, has_usual_extension, open_or_explain,
+    space,
 };
 use crate::account::{Pieces, decode_budget};
 use crate::error::Result;
@@ -53,7 +54,7 @@ pub(super) fn open(format: &Format, input: &Input, options: &Options) -> Result<
     // The content of a nested container is not read in order.
     let pieces = || Pieces::new(options.account.clone());
     let options = if is_inner { &Options { pieces: pieces(), ..options.clone() } } else { options };
-    let container = (format.open)(input, options)?;
+    let container = space::placed((format.open)(input, options)?, &options.space);
     let stem = stem.to_vec();
     Ok(match container.stream() {
         Some(stream) if is_inner => {

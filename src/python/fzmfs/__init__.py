@@ -87,6 +87,8 @@ def open(
     dict: str | os.PathLike[str] | list[str | os.PathLike[str]] | None = None,
     dtype: object = None,
     shape: int | tuple[int, ...] | list[int] | None = None,
+    spacing: float | tuple[float, ...] | list[float] | None = None,
+    units: str | None = None,
     window: int | str | None = None,
     timeout: float | None = None,
     expect: str | None = None,
@@ -116,6 +118,8 @@ def open(
         dtype: the element type, for containers without one: whatever ``numpy.dtype`` takes, with ``"bfloat16"`` and the
             8-bit floats of ml_dtypes.
         shape: the shape, for containers without one, slowest dimension first.
+        spacing: the distance of the elements in space, of each dimension, slowest first; ``data.zarr`` and headers have it.
+        units: what distances are measured in: ``"um"``, or of each dimension ``"sxumxum"``.
         window: the most memory that a Zstandard window may take.
         timeout: seconds for which a server that fails is asked again before a read fails; 30 by default.
         expect: the ETag that the object must have.
@@ -140,6 +144,8 @@ def open(
         "dict": None if dict is None else _paths(dict),
         "dtype": None if dtype is None else given_type(dtype),
         "shape": None if shape is None else _sizes(shape),
+        "spacing": None if spacing is None else _distances(spacing),
+        "units": units,
         "window": _bytes("window", window),
         "timeout": None if timeout is None else _seconds(timeout),
         "expect": expect,
@@ -164,6 +170,10 @@ def _sizes(shape: int | tuple[int, ...] | list[int]) -> list[int]:
     if any(not 0 <= size < 1 << 63 for size in sizes):
         raise ValueError(f"shape: {shape} has a size that no array has")
     return sizes
+
+
+def _distances(spacing: float | tuple[float, ...] | list[float]) -> list[float]:
+    return [float(distance) for distance in (spacing if isinstance(spacing, (tuple, list)) else [spacing])]
 
 
 def _paths(files: str | os.PathLike[str] | list[str | os.PathLike[str]]) -> list[str]:

@@ -23,6 +23,8 @@ class Archive:
         dict: list[str] | None = None,
         dtype: str | None = None,
         shape: list[int] | tuple[int, ...] | None = None,
+        spacing: list[float] | None = None,
+        units: str | None = None,
         window: int | None = None,
         timeout: timedelta | None = None,
         expect: str | None = None,

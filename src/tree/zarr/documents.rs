@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::error::Result;
 use crate::format::{Content, Spool};
 use crate::text;
-use crate::view::zarr::{self, GROUP};
+use crate::view::zarr::{self, GROUP, OME};
 
 use super::{Member, Zarr};
 
@@ -73,10 +73,13 @@ impl Zarr {
     fn root_attributes(&self, out: &mut Spool) -> Result<()> {
         out.push(b"{")?;
         for (name, value) in
-            self.attributes.iter().filter(|(name, _)| ![CONTAINER, UNCOMMON, LEFT_OUT].contains(&&***name))
+            self.attributes.iter().filter(|(name, _)| ![OME, CONTAINER, UNCOMMON, LEFT_OUT].contains(&&***name))
         {
             out.json(&Value::String(name.clone()))?;
             out.push(format!(": {}, ", text::json_line(value)).as_bytes())?;
+        }
+        if let Some(ome) = self.multiscales()? {
+            out.push(format!("\"{OME}\": {}, ", text::json_line(&ome)).as_bytes())?;
         }
         out.push(format!("\"{CONTAINER}\": ").as_bytes())?;
         out.json(&self.identity)?;
@@ -97,6 +100,17 @@ impl Zarr {
             Ok(Some((String::from_utf8_lossy(&name).into_owned(), why.into())))
         })?;
         out.push(b"}")
+    }
+
+    /// The first array as an image of OME-Zarr, if it is known where it is in space.
+    fn multiscales(&self) -> Result<Option<Value>> {
+        if self.arrays.count() == 0 {
+            return Ok(None);
+        }
+        let Some(Member::Array(array)) = self.member(0)? else { return Ok(None) };
+        let Some(space) = self.arrays.file(0)?.space else { return Ok(None) };
+        let names = self.names()?;
+        Ok(zarr::multiscales(&names.path(0, &array.0), &names.dimensions(0, &array.0), &space))
     }
 
     /// Writes the object `name` of what `each` has for the arrays: names and values.

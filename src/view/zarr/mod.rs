@@ -13,10 +13,12 @@ mod chunk;
 mod chunk_shape;
 mod data_type;
 mod metadata;
+mod ome;
 
 pub use chunk::Chunks;
 pub use chunk_shape::chunk_shape;
 pub use metadata::{GROUP, array, group};
+pub use ome::{OME, multiscales};
 
 /// Maximum number of dimensions: that of the readers.
 pub const RANK: usize = 32;

@@ -1,0 +1,90 @@
+//! Images as OME-Zarr has them: one level, and where it is in space.
+//!
+//! Reference: OME-Zarr 0.5, "multiscales".
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use serde_json::{Map, Value, json};
+
+use crate::format::Space;
+
+/// The name of the attribute.
+pub const OME: &str = "ome";
+/// The numbers of dimensions that an image can have.
+const RANKS: std::ops::RangeInclusive<usize> = 2..=5;
+/// Abbreviations of units, and the names that the specification recommends.
+const UNITS: &[(&str, &str)] = &[
+    ("A", "angstrom"),
+    ("nm", "nanometer"),
+    ("um", "micrometer"),
+    ("\u{b5}m", "micrometer"),
+    ("\u{3bc}m", "micrometer"),
+    ("micron", "micrometer"),
+    ("mm", "millimeter"),
+    ("cm", "centimeter"),
+    ("m", "meter"),
+    ("km", "kilometer"),
+    ("ms", "millisecond"),
+    ("s", "second"),
+    ("min", "minute"),
+    ("h", "hour"),
+];
+
+/// The attribute `ome` of a group with the array at `path`, whose dimensions are called `names`; `None` if it is no image.
+pub fn multiscales(path: &str, names: &[String], space: &Space) -> Option<Value> {
+    let rank = space.spacing.len();
+    if names.len() != rank || !RANKS.contains(&rank) {
+        return None;
+    }
+    let axis = |((d, name), unit): ((usize, &String), &String)| {
+        let mut axis = Map::new();
+        axis.insert("name".to_owned(), name.as_str().into());
+        // Space is the last; what is before it may be anything.
+        if d.saturating_add(3) >= rank {
+            axis.insert("type".to_owned(), "space".into());
+        }
+        let known = UNITS.iter().find(|(short, _)| short == unit).map_or(unit.as_str(), |(_, long)| long);
+        if !unit.is_empty() {
+            axis.insert("unit".to_owned(), known.into());
+        }
+        Value::Object(axis)
+    };
+    let axes: Vec<_> = names.iter().enumerate().zip(&space.units).map(axis).collect();
+    let mut transformations = vec![json!({ "type": "scale", "scale": space.spacing })];
+    if let Some(origin) = &space.origin {
+        transformations.push(json!({ "type": "translation", "translation": origin }));
+    }
+    let level = json!({ "path": path, "coordinateTransformations": transformations });
+    Some(json!({ "version": "0.5", "multiscales": [{ "name": path, "axes": axes, "datasets": [level] }] }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_has_its_scale_and_what_it_is_measured_in() {
+        let space =
+            Space::new(vec![2.5, 0.5], Some(vec![0.0, 1.0]), ["um", "parsec"].map(str::to_owned).to_vec()).unwrap();
+        let want = json!({
+            "version": "0.5",
+            "multiscales": [{
+                "name": "data",
+                "axes": [
+                    { "name": "y", "type": "space", "unit": "micrometer" },
+                    { "name": "x", "type": "space", "unit": "parsec" },
+                ],
+                "datasets": [{
+                    "path": "data",
+                    "coordinateTransformations": [
+                        { "type": "scale", "scale": [2.5, 0.5] },
+                        { "type": "translation", "translation": [0.0, 1.0] },
+                    ],
+                }],
+            }],
+        });
+        assert_eq!(multiscales("data", &space.axes(), &space), Some(want));
+        let line = Space::new(vec![1.0], None, Vec::new()).unwrap();
+        assert_eq!(multiscales("data", &line.axes(), &line), None);
+    }
+}
