@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod background;
+mod failed;
 mod gate;
 mod shared_check;
 mod stream_hash;
@@ -17,6 +18,7 @@ use crate::parallel;
 use crate::source::Source;
 
 pub use background::BackgroundChecks;
+pub use failed::FailedChecks;
 pub use gate::ChecksumGate;
 pub use stream_hash::StreamHash;
 pub use threads::{Helpers, Threads};

@@ -227,6 +227,24 @@ fn no_byte_of_a_member_is_served_before_its_checksum_is_verified() {
 }
 
 #[test]
+fn that_a_member_is_broken_is_known_when_it_is_opened_again() {
+    let names: Vec<_> = (0..1030).map(|i| format!("{i}.b2nd")).collect();
+    let frame = data("n01_1d_i4.b2nd");
+    let mut bytes = archive(&names.iter().map(|name| (name.as_str(), &frame[..])).collect::<Vec<_>>());
+    let at = first(&bytes);
+    bytes[at + frame.len() - 1] ^= 1;
+    let beside = BackgroundChecks::default();
+    let opened = open_with(bytes, Verify::Background(beside.clone())).unwrap();
+    drop(opened.read("0.b2nd/data.raw"));
+    assert!(is_crc(&beside.join().unwrap_err(), at));
+    // More than stay open.
+    for name in &names[1..] {
+        opened.len(&format!("{name}/data.raw")).unwrap();
+    }
+    assert!(is_crc(&opened.read("0.b2nd/data.raw").unwrap_err(), at));
+}
+
+#[test]
 fn a_changed_member_is_never_served() {
     let bytes = data("archive.b2z");
     let (start, want) = (first(&bytes), open(&bytes[..]).unwrap().read("numbers.b2nd/data.raw").unwrap());

@@ -9,11 +9,12 @@
 
 use std::sync::Arc;
 
+use crate::checksum::FailedChecks;
 use crate::error::{Error, Result};
 use crate::format::{BlobRef, Content, FileExtent, Options};
 
 use super::byte_swapped::{ByteSwapped, swap_width};
-use super::covered::{Covered, FailedDigests, gate};
+use super::covered::{Covered, gate};
 use super::digest::Digest;
 use super::footer::Dialect;
 use super::manifest::{Component, Encoding, Tensor};
@@ -51,7 +52,7 @@ pub(super) fn stored(
     file: &OpenShard,
     dialect: Dialect,
     part: &Component<'_>,
-    failed: &FailedDigests,
+    failed: &FailedChecks,
     options: &Options,
 ) -> FileExtent {
     let (at, len) = (part.at, part.len);
@@ -70,7 +71,7 @@ pub(super) fn content(
     dialect: Dialect,
     tensor: &Tensor<'_>,
     part: &Component<'_>,
-    failed: &FailedDigests,
+    failed: &FailedChecks,
     options: &Options,
 ) -> Result<Content> {
     let at = part.described_at;

@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 
-use crate::checksum::ChecksumGate;
+use crate::checksum::{ChecksumGate, FailedChecks};
 use crate::error::{Error, Kind, Result};
 use crate::format::{Content, Fetch, FileExtent, Options, Piece};
 use crate::once::Once;
 use crate::source::{Files, Source};
 
 use super::component;
-use super::covered::FailedDigests;
 use super::manifest::{Manifest, Tensor};
 use super::quoted::quoted;
 use super::result_cache::ResultCache;
@@ -29,7 +28,7 @@ pub(super) struct TensorFile {
     /// Shards opened so far, and permanent failures to open one.
     shards: ResultCache<String, Arc<Once<OpenShard>>>,
     /// Outlives the gates of components and shards that are no longer kept.
-    failed: FailedDigests,
+    failed: FailedChecks,
 }
 
 /// Bytes charged for a component and for a shard that are kept.
@@ -56,7 +55,7 @@ impl TensorFile {
         let account = &options.account;
         let components = ResultCache::new(account, COMPONENT, "components");
         let (sums, shards) = (Sums::new(account), ResultCache::new(account, SHARD, "shards"));
-        Arc::new(Self { source, manifest, options, components, files, sums, shards, failed: FailedDigests::default() })
+        Arc::new(Self { source, manifest, options, components, files, sums, shards, failed: FailedChecks::default() })
     }
 
     /// The decoded bytes of component `component` of tensor `index`: the same blob while it is kept.

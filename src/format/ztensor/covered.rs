@@ -1,39 +1,16 @@
 //! The bytes that a digest covers, and the gate that verifies them before they are served.
-//!
-//! Gates are dropped with the components that they belong to, so the digests that differed are noted apart.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::bytes::FileOffset;
-use crate::checksum::{ChecksumGate, Verify};
-use crate::error::Error;
+use crate::checksum::{ChecksumGate, FailedChecks};
 use crate::format::Options;
 use crate::source::Source;
 
 use super::digest::{self, Digest};
-
-/// The digests of one file that were found to differ.
-#[derive(Debug, Clone, Default)]
-pub(super) struct FailedDigests(Arc<Mutex<HashSet<FileOffset>>>);
-
-impl FailedDigests {
-    /// When to verify the digest described at `at`: as `verify` says, or before the first byte if it has failed before.
-    pub(super) fn mode(&self, at: FileOffset, verify: &Verify) -> Verify {
-        let failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if failed.contains(&at) && !matches!(verify, Verify::Off) { Verify::First } else { verify.clone() }
-    }
-
-    /// Notes that the digest described at `at` has failed with `error`, if that is lasting.
-    pub(super) fn note(&self, at: FileOffset, error: &Error) {
-        if error.is_lasting() {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(at);
-        }
-    }
-}
 
 /// The bytes that a digest covers.
 pub(super) struct Covered<'a> {
@@ -49,7 +26,7 @@ pub(super) fn gate(
     text: &str,
     described_at: FileOffset,
     covered: Covered<'_>,
-    failed: &FailedDigests,
+    failed: &FailedChecks,
     options: &Options,
 ) -> Option<ChecksumGate> {
     let digest = match Digest::parse(text) {

@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use crate::account::Account;
 use crate::bytes::FileOffset;
-use crate::checksum::ChecksumGate;
+use crate::checksum::{ChecksumGate, FailedChecks};
 use crate::error::{Error, Kind, Result};
 use crate::format::{Input, Options};
 use crate::source::{Files, Folder, Place, Source};
 
-use super::covered::{Covered, FailedDigests, gate};
+use super::covered::{Covered, gate};
 use super::footer::Dialect;
 use super::manifest::{self, Manifest};
 
@@ -57,7 +57,7 @@ pub(super) fn open_shard(
     root: &Path,
     files: &Files,
     shard: &manifest::Shard<'_>,
-    failed: &FailedDigests,
+    failed: &FailedChecks,
     options: &Options,
 ) -> Result<OpenShard> {
     let manifest::Shard { name, size, digest, described_at } = shard;

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use crate::bytes::{FileOffset, to_usize};
-use crate::checksum::{ChecksumGate, StreamHash, Verified, Verify};
+use crate::checksum::{ChecksumGate, FailedChecks, StreamHash, Verified, Verify};
 use crate::codec::zstd::{
     ContentStream, Dictionaries, FrameList, Frames, Policy, SeekTable, find_frames, length_error,
 };
@@ -19,7 +19,6 @@ use crate::format::{Blob, FileExtent, Layout, Options, Piece};
 use crate::limits::Limits;
 use crate::once::Once;
 
-use super::covered::FailedDigests;
 use super::digest::{Digest, Hasher};
 
 /// Maximum decoded size of a component without a size in its manifest entry.
@@ -44,7 +43,7 @@ pub(super) struct ZstdComponent {
 pub(super) struct ComponentDigest {
     pub(super) digest: Option<Digest>,
     pub(super) described_at: FileOffset,
-    pub(super) failed: FailedDigests,
+    pub(super) failed: FailedChecks,
 }
 
 impl ComponentDigest {

@@ -5,14 +5,14 @@
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 
 use super::{FULL, LOCAL, expect};
 use crate::account::decode_budget;
 use crate::bytes::{Cursor, FileOffset, to_u64};
-use crate::checksum::{ChecksumGate, Threads, Verify, crc32};
+use crate::checksum::{ChecksumGate, FailedChecks, Threads, Verify, crc32};
 use crate::error::{Error, Kind, Result};
 use crate::format::blosc2::entries::failing;
 use crate::format::blosc2::frame::{Frame, MAGIC};
@@ -30,18 +30,21 @@ const EXTRA_HEAD: usize = 4;
 /// Members that stay open, of some kilobytes each.
 const OPEN: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 
-/// The members that were opened last, by the offset of their local header.
-pub(super) struct OpenMembers(Mutex<LruCache<u64, Arc<OpenFrame>>>);
+/// The members that were opened last, by the offset of their local header, and the checksums that have failed.
+pub(super) struct OpenMembers {
+    frames: Mutex<LruCache<u64, Arc<OpenFrame>>>,
+    failed: FailedChecks,
+}
 
 impl Default for OpenMembers {
     fn default() -> Self {
-        Self(Mutex::new(LruCache::sparse(OPEN)))
+        Self { frames: Mutex::new(LruCache::sparse(OPEN)), failed: FailedChecks::default() }
     }
 }
 
 impl OpenMembers {
     fn lock(&self) -> MutexGuard<'_, LruCache<u64, Arc<OpenFrame>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.frames.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -61,7 +64,6 @@ pub(super) struct Member {
     /// Offset of its local header.
     pub(super) local: FileOffset,
     open: Arc<OpenMembers>,
-    gate: OnceLock<ChecksumGate>,
 }
 
 impl Member {
@@ -124,7 +126,6 @@ impl Member {
             len,
             local: FileOffset(local),
             open: Arc::clone(open),
-            gate: OnceLock::new(),
         })
     }
 
@@ -176,7 +177,7 @@ impl Member {
                 let why = format!("{} bytes in a member of {} bytes", frame.header.frame_len, self.len);
                 return Err(Error::corrupt(why, "frame_len").at(start.plus(0x0F)));
             }
-            frame.gate = Some(self.gate(start).clone());
+            frame.gate = Some(self.gate(start));
             Ok(Arc::new(OpenFrame::new(frame)))
         };
         let frame = decode_budget::once(open)?;
@@ -193,21 +194,21 @@ impl Member {
     }
 
     /// The gate that withholds the bytes from `start` on until their CRC-32 is verified.
-    pub(super) fn gate(&self, start: FileOffset) -> &ChecksumGate {
-        self.gate.get_or_init(|| {
-            let (source, len, stored, threads) = (self.source.clone(), self.len, self.crc, self.threads.clone());
-            let near = source.clone();
-            let gate = ChecksumGate::new(&self.verify, len, &self.threads, move || {
-                match crc32(&source, start, len, &threads, "member")? {
-                    computed if computed == stored => Ok(()),
-                    computed => {
-                        let kind = Kind::Checksum { stored: stored.into(), computed: computed.into() };
-                        Err(Error::new(kind, "crc-32").at(start))
-                    }
+    pub(super) fn gate(&self, start: FileOffset) -> ChecksumGate {
+        let (source, len, stored, threads) = (self.source.clone(), self.len, self.crc, self.threads.clone());
+        let (local, failed, near) = (self.local, self.open.failed.clone(), source.clone());
+        let gate = ChecksumGate::new(&failed.mode(local, &self.verify), len, &self.threads, move || {
+            match crc32(&source, start, len, &threads, "member")? {
+                computed if computed == stored => Ok(()),
+                computed => {
+                    let kind = Kind::Checksum { stored: stored.into(), computed: computed.into() };
+                    let error = Error::new(kind, "crc-32").at(start);
+                    failed.note(local, &error);
+                    Err(error)
                 }
-            });
-            gate.near(move || near.is_near(start, len))
-        })
+            }
+        });
+        gate.near(move || near.is_near(start, len))
     }
 
     /// The file or directory that the member is shown as. A corrupt member becomes a file that fails on every use.
@@ -216,7 +217,7 @@ impl Member {
     /// Fails if the member cannot be read now.
     pub(super) fn node(self: &Arc<Self>) -> Result<Node> {
         let stored = |at| {
-            let (source, gate) = (self.source.clone(), Some(self.gate(at).clone()));
+            let (source, gate) = (self.source.clone(), Some(self.gate(at)));
             Content::FileExtent(FileExtent { source, at, len: self.len, gate })
         };
         let content = match self.frame_start().and_then(|frame| Ok((frame, self.start()?))) {
@@ -236,7 +237,7 @@ struct MemberDir {
 
 impl Directory for MemberDir {
     fn is_made_again(&self) -> bool {
-        // The verdict about its bytes is kept by the member.
+        // That its checksum has failed is kept by the archive.
         true
     }
 
