@@ -1,6 +1,6 @@
 //! Which process serves a mount: the daemon says so in extended attributes of the root, and others find it by them.
 //!
-//! A process id is valid in its PID namespace only, so the daemon also tells its namespace.
+//! A process id is valid in its PID namespace only, so the daemon also reports its namespace.
 //!
 //! Each attribute has two names. One that begins with `user` is for people, but before it is read the kernel asks for
 //! the mode of the root, and the answer may wait for the source of the mount. Programs use the other one.
@@ -90,8 +90,8 @@ pub(super) fn process_id(root: &Pinned) -> io::Result<Option<u32>> {
     Ok(str::from_utf8(&answer).ok().filter(|_| is_ours).and_then(|text| text.parse().ok()))
 }
 
-/// Whether a process id that is valid in the namespace `told` is valid in our namespace `own`. A daemon that tells none
-/// is older, and is taken to be in ours.
+/// Whether a process id that is valid in the namespace `told` is valid in our namespace `own`. A daemon that reports
+/// none is an older version, and taken to be in ours.
 fn is_ours(told: Option<&[u8]>, own: Option<&[u8]>) -> bool {
     told.is_none_or(|told| own == Some(told))
 }

@@ -321,7 +321,7 @@ impl Filesystem for Session {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "opendir");
         self.0.activity.request();
         if self.1 {
-            // Nothing to open: after ENOSYS the kernel does not ask again, and caches directories all the same.
+            // Nothing to open: after ENOSYS the kernel does not ask again, but still caches directories.
             return reply.error(Errno::ENOSYS);
         }
         reply.opened(FileHandle(0), FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE);

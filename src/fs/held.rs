@@ -25,8 +25,8 @@ pub(super) fn users(account: &Account, access: Access) -> Users {
     Users::new(account, descriptors, access == Access::AllUsers)
 }
 
-/// Open objects, so that a user who opens one again shares it. Users share nothing with each other: an object that one
-/// of them keeps open is charged to nobody else.
+/// Open objects, so that a user who opens one again shares it. Users share nothing with each other: an object kept open
+/// by one is charged to no other.
 #[derive(Debug)]
 pub(super) struct Recent<K: Hash + Eq, T>(Mutex<LruCache<K, Weak<T>>>);
 
@@ -71,7 +71,7 @@ pub(super) struct Held {
 }
 
 impl Holders {
-    /// Nobody has a file open yet of a container that takes `bytes` of memory as long as somebody has.
+    /// For a container that takes `bytes` of memory while any user has a file of it open; none has yet.
     pub(super) fn new(users: &Users, bytes: u64, activity: &Arc<Activity>) -> Self {
         let (users, activity) = (users.clone(), activity.clone());
         Self { activity, users, container: Holding::memory(bytes), of_users: Recent::default() }

@@ -1,10 +1,11 @@
 //! Readers that are killed while they wait for a server: they end at once, and work that nobody waits for is cancelled.
 //!
-//! The kernel sends `FUSE_INTERRUPT`, which fuser does not pass on; and it sends none for the requests that it makes
-//! ahead of a reader. So a thread looks at the process behind each request that takes long: in `/proc`, whether it is
-//! there, and whether a signal is pending that will end it. Other signals do not end a read, as with any file.
+//! The kernel sends `FUSE_INTERRUPT`, but fuser does not pass it on, and there is none for the kernel's readahead. So a
+//! thread looks up the process behind each slow request in `/proc`: whether it is alive, and whether a fatal signal is
+//! pending. Other signals do not end a read, as with any file.
 //!
-//! Work for such a request ends with it ([`crate::wanted`]): each has a thread-local mark that jobs take along.
+//! Work for such a request ends with it ([`crate::wanted`]): each request has a mark, which its jobs carry in a
+//! thread-local.
 //!
 //! Only for containers whose reads may wait for a server: decoding ends by itself.
 //!
@@ -24,7 +25,7 @@ use crate::wanted::{Allowance, Entered, Wanted};
 
 /// Interval between two looks, and the time that a request may take before the first.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Limits of one answer: requests to servers, bytes from them, time. To find the parts of a container without an index
+/// Limits of one answer: requests to servers, bytes from them, time. Finding the parts of a container without an index
 /// takes a request for each; more parts than that cannot be served well.
 const ANSWER: (u64, u64, Duration) = (10_000, 1 << 30, Duration::from_secs(600));
 /// Signals that do nothing by default: `SIGCHLD`, `SIGURG`, `SIGWINCH`, `SIGCONT`, and the stop signals.
@@ -143,7 +144,7 @@ impl<R: Reply> Reply for MayWait<R> {
 
 impl<R: Reply> Drop for MayWait<R> {
     fn drop(&mut self) {
-        // One that was not answered is dropped here, which answers it.
+        // Dropping an unanswered one answers it.
         drop(self.waiting.take());
         let own: *const () = Arc::as_ptr(&self.waiting).cast();
         self.waits.lock().reads.retain(|other| !std::ptr::eq(Arc::as_ptr(other).cast::<()>(), own));
@@ -389,7 +390,7 @@ mod tests {
         }
     }
 
-    /// A reply during which somebody looks at the readers.
+    /// A reply that arrives while the readers are being looked at.
     struct Looked(Arc<Waits>);
 
     impl Reply for Looked {

@@ -1,8 +1,8 @@
 //! The fzmfs mounts of this user and their counters, for `fzmfs list`.
 //!
-//! The mounts come from the kernel's table, which needs no daemon. The daemons are asked all at once, by a process
-//! each, and not waited for longer than [`PATIENCE`]. A process of its own, since a request that a stopped daemon has
-//! taken cannot be killed: a process with a thread in it would not end.
+//! The mounts come from the kernel's table, which needs no daemon. The daemons are asked concurrently, each by a child
+//! process, for at most [`PATIENCE`]: a request that a stopped daemon has taken cannot be killed, so a process with a
+//! thread in it would not end.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
@@ -80,7 +80,7 @@ pub fn list(points: &[PathBuf]) -> Result<Listing, Failure> {
         own = points.iter().map(|point| find(point, &own, &others)).collect::<Result<_, _>>()?;
     }
     let answers = ask_all(&own);
-    // One that was unmounted meanwhile is not listed.
+    // A mount that is gone by now is not listed.
     let still = read()?;
     let mounts = own.into_iter().zip(answers).filter(|(mount, _)| still.contains(mount));
     let mounts = mounts.map(|(mount, answer)| {

@@ -16,7 +16,7 @@
 //!
 //! For a container on a server the kernel's readahead and the block size of files are one page: more would fetch
 //! megabytes for a reader that jumps (64 x 64 elements of a mapped 101 MiB b2nd: 10 MB with 1 MiB, 0.5 MB with a page).
-//! Large reads are requests of 128 KiB all the same, and the source fetches ahead of readers in order.
+//! Large reads still are requests of 128 KiB, and the source fetches ahead of sequential readers.
 //!
 //! Wake-ups: the thread that decoded a piece answers the requests that wait for it, so a cold read wakes two threads, a
 //! worker and the reader. The event loop that read a request answers it if the data is in memory: a handover to a pool

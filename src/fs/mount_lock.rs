@@ -1,7 +1,7 @@
 //! Serializes mounts per directory with flock(2).
 //!
-//! Two simultaneous mounts on one directory would stack, and the lower one could not be told from the upper one. The
-//! lock is advisory; if it cannot be taken, mounting proceeds without it.
+//! Two simultaneous mounts on one directory would stack, and could not be distinguished. The lock is advisory; if it
+//! cannot be taken, mounting proceeds without it.
 #![forbid(unsafe_code)]
 
 use std::fs::{File, TryLockError};

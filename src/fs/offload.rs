@@ -5,8 +5,8 @@
 //! threads. Requests that wait for the same result run one after the other and occupy one thread in total: the first
 //! one does the work.
 //!
-//! Reads of files that are passed through wait for disks and servers and decode nothing: they have threads of their own,
-//! so that one that gives no answer stops nothing else.
+//! Reads of files that are passed through wait for disks and servers and decode nothing: they have their own threads,
+//! so that one without an answer blocks nothing else.
 //!
 //! A job is wanted as long as the request that it was offloaded for.
 //!
@@ -29,7 +29,7 @@ use crate::wanted::{Wanted, carried};
 
 /// Number of metadata threads.
 const METADATA_THREADS: usize = 4;
-/// Number of threads that read files that are passed through. One that waits takes no processor.
+/// Number of threads that read files that are passed through. Waiting takes no processor time.
 const PASSED_THREADS: usize = 32;
 /// Number of metadata threads if most of them wait for a server, where one wait must not hold up another.
 const FAR: usize = 64;

@@ -106,7 +106,7 @@ fn serve_parts<S: Filesystem>(
 /// The parts of a session that are created before mounting.
 struct Parts<S> {
     session: S,
-    /// Runs on a thread of its own: sees changes, and tells the kernel of them.
+    /// Runs on its own thread: detects changes, and notifies the kernel.
     watch: Box<dyn FnOnce(&Notifier) + Send>,
     /// If reads may wait for a server.
     waits: Option<Arc<Waits>>,

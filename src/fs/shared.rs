@@ -68,7 +68,7 @@ pub(super) struct Shared {
     pub(super) activity: Arc<Activity>,
     /// Gives up fetches whose readers were killed; `None` if the container is not on a server.
     pub(super) killed: Option<Killed>,
-    /// Of a container in a directory: for its memory.
+    /// The charge for its memory, if it is a container in a directory.
     pub(super) charge: Option<Charge>,
     offload: Arc<Offload>,
     pub(super) holders: Holders,

@@ -1,8 +1,8 @@
 //! Detects that the container is modified while it is mounted.
 //!
 //! Opens and decodes check the file themselves. This thread also detects a change while readers are served from the
-//! page cache alone. Only this thread tells the kernel to drop pages: the notification waits for pages that a decoder
-//! has yet to fill, so a decoder that sent it would deadlock.
+//! page cache alone. Only this thread makes the kernel drop pages: the notification waits for pages that a decoder has
+//! yet to fill, so a decoder that sent it would deadlock.
 //!
 //! Only a file that is seen to differ counts as changed: if `stat` fails, the read that needed it fails, and the next
 //! one tries again.
@@ -55,7 +55,7 @@ pub(super) struct Watch {
     wake: Arc<File>,
     opened: Mutex<OpenedInodes>,
     numbers: Numbering,
-    /// How often [`Watch::look`] has told the kernel of a change.
+    /// Number of times that [`Watch::look`] has notified the kernel of a change.
     told: AtomicU32,
 }
 

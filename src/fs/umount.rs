@@ -62,8 +62,8 @@ pub fn umount(mountpoint: &Path) -> Result<Unmounted, Failure> {
         Daemon::Ended => return Ok(Unmounted::Ended),
         Daemon::Unseen => return Ok(Unmounted::Unseen),
     };
-    // A bind mount keeps the daemon running, so it is pointless to wait. One that was there before: another file system
-    // may get the device number of this one as soon as it has gone.
+    // A bind mount keeps the daemon running, so it is pointless to wait. It must have been there before: another file
+    // system may get the device number of this one as soon as it is gone.
     let is_bind = |other: &mountinfo::Mount| other.device == mount.device && mounts.contains(other);
     if let Some(other) = table.read().into_iter().flatten().find(is_bind) {
         let other = other.point.display();

@@ -27,7 +27,7 @@ impl Shared {
         (name.as_bytes() == DECODER).then(|| Ok((self.decoder)().into_bytes()))
     }
 
-    /// An attribute of the root that tells about the mount. Reading one is not a use of it.
+    /// An attribute of the root that describes the mount. Reading it does not count as use.
     fn mount_attribute(&self, name: &OsStr) -> Option<Vec<u8>> {
         let stats = || stats::value(&self.activity, &self.cache, &(self.decoder)());
         daemon_id::attribute(name).or_else(|| (name.as_bytes() == stats::NAME.to_bytes()).then(stats))

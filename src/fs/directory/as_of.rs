@@ -17,7 +17,8 @@ pub(super) struct AsOf {
 }
 
 impl AsOf {
-    /// For a directory that was `seen` and is about to be listed; nothing tells the versions of one on a server apart.
+    /// For a directory that was `seen` and is about to be listed; on a server, versions of a directory cannot be
+    /// distinguished.
     pub(super) fn new(seen: &Seen, is_far: bool) -> Self {
         let age = SystemTime::now().duration_since(time(seen.mtime)).unwrap_or_default();
         Self { version: seen.version(), at: Instant::now(), is_settled: !is_far && age > SOON }

@@ -58,7 +58,7 @@ impl Directory {
         let _ = self.notifier.set(notifier.clone());
         let mut in_use = false;
         loop {
-            // While some are in use, nobody needs to wake this thread.
+            // While some are in use, no wake-up is needed.
             let fds = [ends.as_fd(), self.wake.as_fd()];
             let (fds, time) = if in_use { (&fds[..1], Some(PERIOD)) } else { (&fds[..], None) };
             let Ok(ready) = sys::wait_readable(fds, time) else { return };

@@ -9,7 +9,7 @@ use fuser::INodeNo;
 
 use super::Directory;
 
-/// Inodes that one request asks for: more than it is told of on average, so that they become fewer.
+/// Inodes that one request asks to forget: more than a request adds on average, so that they become fewer.
 const AT_ONCE: usize = 64;
 
 impl Directory {

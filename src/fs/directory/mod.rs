@@ -1,4 +1,4 @@
-//! A mounted directory: its containers, each a tree of its own, and the files that are passed through.
+//! A mounted directory: its containers, each a separate tree, and the files that are passed through.
 //!
 //! Entries outside of containers are looked up each time, and the kernel keeps them for half a second: new, changed and
 //! removed files are seen that soon, on every file system. `inotify` would report them a little sooner, but not the

@@ -88,9 +88,10 @@ pub(super) struct Node {
     pub(super) identity: Mark,
     /// Of a file that is passed through, the version of its pages in the kernel.
     pub(super) pages: Mark,
-    /// Of a container, the readers of its files, as the kernel was told; 0 before that.
+    /// Of a container, the readers of its files that the kernel knows; 0 if none yet.
     readers: Mark,
-    /// Whether it has changed without its version, as when a chunk or shard is written to: to be found again as another.
+    /// Whether it has changed without its version, as when a chunk or shard is written to; the next look-up finds a new
+    /// one.
     pub(super) is_gone: bool,
     /// Whether it is a container that is shown as the files of its array.
     pub(super) is_flat: bool,
@@ -117,7 +118,7 @@ pub(super) struct Nodes {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry<'a> {
     pub(super) parent: u64,
-    /// The name of the file, which is not that of the entry if its tree is shown beside it.
+    /// The name of the file, which differs from that of the entry if its tree is shown next to it.
     pub(super) name: &'a [u8],
     /// Whether the entry is the tree of a container.
     pub(super) is_tree: bool,
@@ -160,8 +161,8 @@ impl Nodes {
         hash.digest()
     }
 
-    /// The number of an entry that the kernel is about to be told of, with `rights`, for user `uid`. `may_go`: the kernel
-    /// may be asked to forget it.
+    /// The number of an entry with `rights`, for a reply to the kernel and user `uid`. `may_go`: the kernel may be
+    /// asked to forget it.
     pub(super) fn tell(&mut self, entry: &Entry<'_>, rights: Rights, uid: u32, may_go: bool) -> u64 {
         let mut number = self.number(entry);
         let identity = self.mark(entry.identity, rights);
@@ -201,7 +202,7 @@ impl Nodes {
         }
     }
 
-    /// The parents and names of at most `most` inodes that the kernel should forget, and that are not asked for again.
+    /// The parents and names of at most `most` inodes that the kernel should forget; removes them from the queue.
     pub(super) fn oldest(&mut self, most: usize) -> Vec<(u64, Box<[u8]>)> {
         let mut oldest = Vec::new();
         for (&uid, queue) in &mut self.queues {
@@ -220,8 +221,8 @@ impl Nodes {
         oldest
     }
 
-    /// Records that the kernel is told that the files of the container `number` are read by `rights`. Returns whether it
-    /// was told the same before, if anything; otherwise the container is another one.
+    /// Records that the kernel learns the readers (`rights`) of the files of the container `number`. Returns `false` if
+    /// it knew others: the container becomes a new one.
     pub(super) fn tell_readers(&mut self, number: u64, rights: Rights) -> bool {
         let mark = self.mark([0; 4], rights);
         let Some(node) = self.known.get_mut(&number) else { return false };
@@ -230,8 +231,7 @@ impl Nodes {
         !node.is_gone
     }
 
-    /// Records that the kernel has forgotten `count` of the times that it was told of `number`; returns the inode if it
-    /// knows it no more.
+    /// Records that the kernel has dropped `count` references to `number`; returns the inode if none are left.
     pub(super) fn forget(&mut self, number: u64, count: u64) -> Option<Node> {
         let node = self.known.get_mut(&number)?;
         node.lookups = node.lookups.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));

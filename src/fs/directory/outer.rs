@@ -104,7 +104,7 @@ impl Directory {
         if self.waits.is_some() { attributes.far() } else { attributes }
     }
 
-    /// Finds `name` in the directory `parent` and counts that the kernel is told of it. `None` if it does not exist.
+    /// Finds `name` in the directory `parent` and counts the look-up. `None` if it does not exist.
     pub(super) fn find(&self, parent: u64, name: &OsStr, uid: u32) -> Result<Option<FileAttr>, Errno> {
         let below = self.below(parent)?;
         let is_there = |name: &OsStr| below.stat(name).is_ok_and(|seen| is_candidate(&below, name, seen.kind));

@@ -22,7 +22,7 @@ use crate::tree::{Numbers, ROOT, Tree};
 
 /// Maximum number of open containers that are not in use.
 const MOST: usize = 256;
-/// Of these, how many are closed together when there is no room for another one.
+/// Number of these that are closed together when there is no room for another one.
 const TOGETHER: usize = 8;
 /// Maximum number of idle containers that are directories, which keep descriptors.
 const FOLDERS: usize = 16;

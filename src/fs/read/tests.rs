@@ -252,7 +252,7 @@ fn no_piece_is_decoded_twice_for_one_wave_whose_pieces_exceed_what_may_be_held()
 
 #[test]
 fn no_piece_is_decoded_twice_for_one_wave_of_an_array_whose_rows_cross_all_pieces() {
-    // Ten chunks beside each other, each a piece.
+    // Ten adjacent chunks, each a piece.
     let rows = 4096;
     let grid = |blob| {
         let (shape, chunk) = (vec![rows, 10 << 10], vec![rows, 1 << 10]);
@@ -358,7 +358,7 @@ fn a_broken_fragment_is_an_error_and_the_others_of_its_piece_are_read_in_any_ord
     // A reader that jumps.
     assert_eq!(read(3550, 10), Err(libc::EIO));
     assert_eq!([read(3450, 10), read(3490, 20)], [Ok(want[3450..3460].to_vec()), Err(libc::EIO)]);
-    // One in order, from the start.
+    // A sequential reader, from the start.
     let file = rig.open(content);
     for offset in (0..10_000).step_by(50) {
         let got = answer(&rig.read(&file, offset, 50));
