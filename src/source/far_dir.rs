@@ -1,4 +1,4 @@
-//! A directory on a server, and as much of its list as was asked for.
+//! A directory on a server, with the part of its list that was read so far.
 //!
 //! Limits: the names, and about 100 bytes for each, charged to the account.
 #![forbid(unsafe_code)]

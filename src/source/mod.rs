@@ -109,11 +109,11 @@ impl Source {
         Ok(Arc::new(Self { path, len: held.size, bytes: Backing::File(held) }))
     }
 
-    /// Opens the object at `url`, on a server; see [`Objects`] for others beside it.
+    /// Opens the object at `url`, on a server; see [`Objects`] for its siblings.
     ///
     /// # Errors
     /// [`Kind::Io`] if the server cannot be reached or refuses; [`Kind::Unsupported`] if it cannot be read by parts, if
-    /// its versions cannot be told apart, or if this build has no remote sources; [`Kind::Usage`] if it is another
+    /// its versions cannot be distinguished, or if this build has no remote sources; [`Kind::Usage`] if it is another
     /// version than expected.
     pub fn open_remote(url: &str, options: &RemoteOptions, account: &Account) -> Result<Arc<Self>> {
         Objects::beside(url, options, account).map(|(source, _)| source)
@@ -129,7 +129,7 @@ impl Source {
         Self::of("memory", Memory(bytes))
     }
 
-    /// The bytes of `outer` in `range`, as a source of its own, under the path `path`.
+    /// The bytes of `outer` in `range`, as a separate source, under the path `path`.
     ///
     /// # Errors
     /// [`Kind::Truncated`] if the range exceeds `outer`.
@@ -163,7 +163,7 @@ impl Source {
         }
     }
 
-    /// The entity tag of an object on a server, if that gives one: it tells versions apart better than size and time.
+    /// The entity tag of an object on a server, if any: it distinguishes versions better than size and time.
     pub fn etag(&self) -> Option<&str> {
         match &self.bytes {
             Backing::File(_) => None,
@@ -218,8 +218,8 @@ impl Source {
         matches!(&self.bytes, Backing::Other(origin) if origin.is_far())
     }
 
-    /// Whether next to nothing of the `len` bytes at `at` would have to be fetched from a server: at most a sixteenth,
-    /// or 64 KiB. From memory.
+    /// Whether almost none of the `len` bytes at `at` would have to be fetched from a server: at most a sixteenth, or
+    /// 64 KiB. From memory.
     pub fn is_near(&self, at: FileOffset, len: u64) -> bool {
         match &self.bytes {
             Backing::File(_) => true,

@@ -113,7 +113,7 @@ pub trait Origin: fmt::Debug + Send + Sync {
 pub enum Need {
     /// Somebody waits for them.
     Now,
-    /// A reader in order will come to them.
+    /// A sequential reader will come to them.
     Ahead,
 }
 

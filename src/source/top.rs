@@ -181,7 +181,7 @@ impl Below {
         Ok(None)
     }
 
-    /// Reads all of the list of a directory on a server, so that its names are not asked for one by one.
+    /// Reads all of the list of a directory on a server, so that its names need no request each.
     ///
     /// # Errors
     /// As [`Below::names_from`].

@@ -101,7 +101,7 @@ impl Address {
         }
     }
 
-    /// The address of `name` below this one, which is a prefix, or beside it, which is an object.
+    /// The address of `name` below this one, if that is a prefix, or next to it, if that is an object.
     ///
     /// # Errors
     /// [`Kind::NotFound`] if it is not the name of a file.
@@ -180,7 +180,7 @@ impl Address {
         let retry = RetryConfig { backoff, max_retries: 3, retry_timeout: CREDENTIALS };
         let mut builder = AmazonS3Builder::from_env();
         if is_anonymous() {
-            // Not searched for: the signature is left out.
+            // No search for credentials: the request is not signed.
             builder = builder.with_access_key_id("anonymous").with_secret_access_key("anonymous");
         }
         let connector = Connector(client.clone());
@@ -220,7 +220,7 @@ impl Address {
             (Target::S3 { key, .. }, Some(s3)) => {
                 let mut url = s3.signed_url(Method::GET, key, VALID).await.map_err(|_| missing())?;
                 if is_anonymous() {
-                    // Without the signature it is the URL that anybody may read.
+                    // Without the signature, the URL of a public object.
                     url.set_query(None);
                 }
                 Ok(url)

@@ -1,14 +1,14 @@
 //! Fetched bytes of one object, on disk, for later mounts and other processes: `remote_cache=DIR[:SIZE]`.
 //!
-//! DIR has a directory for each object, named by the SHA-256 of its URL; in it are the version that was seen last
-//! (`version`), and the bytes of each span in a file of its own, named by version and range. A file is written under
-//! another name and renamed when it is whole, and its header and bytes have a CRC-32C: one that a killed process or a
-//! crash left in pieces is fetched again. So any number of processes may share DIR.
+//! DIR has a directory for each object, named by the SHA-256 of its URL; it contains the version seen last (`version`),
+//! and a file for each span, named by version and range. A file is written under another name and renamed when
+//! complete, and its header and bytes have a CRC-32C: a file that a killed process or a crash left incomplete is
+//! fetched again. So any number of processes may share DIR.
 //!
 //! Only versions with a strong `ETag` are kept: nothing less identifies bytes across mounts.
 //!
-//! Invariants: bytes that are returned are of the version that was asked for; only files that this module has named are
-//! removed; a failure is never worse than a request to the server.
+//! Invariants: returned bytes are of the requested version; only files that this module has named are removed; a
+//! failure is never worse than a request to the server.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -61,7 +61,7 @@ pub(super) struct Disk {
     key: [u8; 32],
     /// The name of its directory.
     dir: String,
-    /// Of the version that is open; none before one is.
+    /// The directory for the open version; none before one is open.
     open: Mutex<Open>,
     writing: AtomicUsize,
     /// Bytes that are being written, and bytes written since the last look at the free space.

@@ -13,7 +13,7 @@ use super::stored_name::{PART, parse};
 
 /// A file that is being written for this time was left by a process that was killed.
 const ABANDONED: Duration = Duration::from_secs(3600);
-/// This part of the disk stays free, or so many bytes if they are fewer.
+/// This part of the disk stays free, or this many bytes if that is less.
 const FREE: u64 = 20;
 const FREE_BYTES: u64 = 1 << 30;
 

@@ -154,7 +154,7 @@ impl Fetch {
         let asked = span.missing_from()..span.range().end;
         let is_open = pinned.is_some();
         let over = |_| Failure::Passing("the server does not answer".to_owned(), None);
-        // Credentials have a time-out of their own.
+        // Credentials have their own time-out.
         let url = self.address.url(&self.clients).await;
         let url = url.map_err(|why| Failure::lasting(io::ErrorKind::PermissionDenied, why))?;
         clock.begin();

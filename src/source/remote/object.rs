@@ -1,7 +1,7 @@
 //! One object: its spans, in memory and in flight, and its readers.
 //!
-//! Invariants: bytes of another version than the one that was opened are never returned; no reader waits for a request
-//! that nobody makes any more.
+//! Invariants: bytes of a version other than the opened one are never returned; no reader waits for a request that has
+//! ended.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -34,7 +34,7 @@ use super::writes::Writes;
 
 /// Bytes that are fetched when the object is opened.
 pub(super) const HEAD: u64 = 16 << 10;
-/// Only this part of a range, or so many bytes, are missing if the range is near.
+/// A range is near if at most this part of it is missing, or this many bytes.
 const NEAR: u64 = 16;
 const NEAR_BYTES: u64 = 64 << 10;
 /// How long the end waits for writes to disk.
@@ -80,8 +80,8 @@ impl Drop for Guard {
 }
 
 impl Object {
-    /// Opens the object at `address`, and pins the version that is there now; it takes at most `most` bytes of memory.
-    /// Of a long container, the end is likely to be read next, and is fetched at the same time.
+    /// Opens the object at `address`, and pins its current version; takes at most `most` bytes of memory. The end of a
+    /// long container is likely to be read next, and is fetched at the same time.
     ///
     /// # Errors
     /// [`Kind::Io`] if the server cannot be reached or refuses; [`Kind::Unsupported`] if it has no way to tell versions
@@ -199,7 +199,7 @@ impl Object {
     }
 }
 
-/// The bytes that `part` asks for.
+/// The range of `part`.
 fn range(part: &Part<'_>) -> Range<u64> {
     part.at.0..part.at.0.saturating_add(to_u64(part.dst.len()))
 }

@@ -1,4 +1,4 @@
-//! Objects under one prefix: the files of a sparse frame, or the shards beside a file.
+//! Objects under one prefix: the files of a sparse frame, or the shards next to a file.
 //!
 //! There is no list of them: each is opened when it is read, and pinned as its container is. An object that is newer
 //! than the container when that was opened belongs to another version of it, and one that was read before must be the
@@ -36,7 +36,7 @@ const SHARE_OF_OTHERS: u64 = 64;
 #[derive(Debug)]
 pub struct Objects {
     address: Address,
-    /// Whether the others are below the address, or beside it.
+    /// Whether the others are below the address, or next to it.
     below: bool,
     session: Arc<Session>,
     options: RemoteOptions,
@@ -100,7 +100,7 @@ impl Objects {
         Self { address, below, session, options, account, opened: Mutex::new(opened) }
     }
 
-    /// The URL of the prefix, or of the object beside which they are, for messages.
+    /// The URL of the prefix, or of the object that they are next to, for messages.
     pub fn path(&self) -> &Path {
         self.address.shown()
     }

@@ -129,7 +129,7 @@ impl Prefix {
         if next.is_none() {
             return Ok(None);
         }
-        // Behind other names that begin so.
+        // Other names with the same beginning come first.
         let base = self.key(path, "");
         let Page { entries, next } = self.list(&base, &base, None, 1)?;
         Ok((!entries.is_empty() || next.is_some()).then(Seen::far_dir))

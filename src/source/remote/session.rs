@@ -80,7 +80,7 @@ impl Session {
         requests.retain(|Request { span, task }| {
             let stays = task.is_finished() || !is_given_up(span);
             if !stays {
-                // Before anybody can ask again.
+                // Cancelled before a waiter can ask again.
                 span.cancel();
                 task.abort();
             }

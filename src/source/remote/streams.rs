@@ -31,7 +31,7 @@ pub(super) const LARGEST: u64 = 12 << 20;
 pub(super) const SMALLEST: u64 = 32 << 10;
 /// The largest window: eight requests.
 const MOST: u64 = 8 * LARGEST;
-/// How much of a run tells whether it is in order.
+/// The last bytes of a run that decide whether it is sequential.
 const MEMORY: u64 = 64 << 20;
 /// Maximum number of runs.
 const RUNS: usize = 16;
@@ -60,7 +60,7 @@ pub(super) struct Streams {
 
 #[derive(Debug, Clone, Copy)]
 struct Run {
-    /// Where the part of it begins that tells whether it is in order.
+    /// Start of the part that decides whether it is sequential.
     start: u64,
     /// Where its last read ended.
     next: u64,

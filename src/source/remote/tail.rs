@@ -1,5 +1,5 @@
-//! The end of an object, asked for together with its beginning: most containers have their index there, and to wait for
-//! the size before takes a round trip more.
+//! The end of an object, requested together with its beginning: most containers have their index there, and waiting for
+//! the size first would take another round trip.
 //!
 //! It is optional: requested once, and if the reply is late, of another version, or otherwise unexpected, the end is
 //! fetched like everything else.

@@ -31,7 +31,7 @@ impl Version {
         Self { etag: text(headers, &ETAG), modified: text(headers, &LAST_MODIFIED), size }
     }
 
-    /// Whether it can be told from another version.
+    /// Whether it can be distinguished from another version.
     pub(super) fn is_pinned(&self) -> bool {
         self.etag.is_some() || self.modified.is_some()
     }

@@ -186,7 +186,7 @@ impl Spans {
     /// The range to fetch for the missing `gap`, within `free`, which nothing covers.
     fn widened(&self, gap: Range<u64>, free: &Range<u64>) -> Range<u64> {
         let tail = self.size.saturating_sub(TAIL);
-        // A small hole before it would take a request of its own.
+        // A small hole before it would take a separate request.
         let is_small = gap.start.saturating_sub(free.start) < SMALLEST;
         let mut start = if is_small { free.start } else { gap.start };
         let mut end = gap.end.max(gap.start.saturating_add(SMALLEST));

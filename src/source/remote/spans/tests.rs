@@ -1,4 +1,4 @@
-//! Spans that are asked for, arrive, fail and make room.
+//! Spans that are requested, arrive, fail and make room.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::indexing_slicing,
