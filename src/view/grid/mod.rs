@@ -5,7 +5,8 @@
 //! visited chunk by chunk and block by block, in blob order, so that each piece is requested once per box; the part of
 //! a block inside the box is copied in rows.
 //!
-//! A window of the array is read alike: its steps are counted from its start, and its bytes outside the array are zero.
+//! A window of the array is read the same way: its steps are counted from its start, and its bytes outside the array
+//! are zero.
 //!
 //! Checked: all products when the reader is created; the blob must be large enough for all chunks of the array.
 //! Limits: `BLOCKS` bytes of whole blocks for one read, and `PER_BYTE` for each of its bytes.

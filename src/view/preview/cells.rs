@@ -19,7 +19,7 @@ pub(super) struct Cells {
     /// If the elements are integers with few values: these in ascending order, and which of them the middle element of
     /// each cell has.
     pub(super) labels: Option<(Vec<String>, Vec<u8>)>,
-    /// Of all elements read.
+    /// Over all elements read.
     pub(super) minimum: String,
     pub(super) maximum: String,
     /// The number of elements read.

@@ -9,7 +9,7 @@ use super::scale::{LEVELS, Scale};
 use super::viridis::VIRIDIS;
 use crate::bytes::to_u64;
 
-/// One of so many cells, and fewer, are few.
+/// Cells are few if they are less than one in this many.
 const FEW: usize = 500;
 /// Cells of a side that are drawn so large that each is seen.
 const LARGE: usize = 256;

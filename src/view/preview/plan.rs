@@ -28,7 +28,7 @@ const PLACE: u64 = 4 << 10;
 /// Fewer lines, and fewer places, are worse than the start.
 const LINES: u64 = 16;
 const PLACES: u64 = 16;
-/// Maximum number of times that a plan comes to a piece.
+/// Maximum number of visits of a plan to pieces.
 const VISITS: u64 = 1 << 18;
 
 /// Blob id and piece number.
@@ -319,7 +319,7 @@ struct HeldPiece {
     bytes: Piece,
     /// The last strip that needs it.
     last: u64,
-    /// None if there was no room: it is held all the same, as the budget of a picture bounds what all of them hold.
+    /// None if there was no room: it is held anyway, as the budget of a picture bounds the total.
     _charge: Option<Charge>,
 }
 

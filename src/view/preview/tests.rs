@@ -109,7 +109,7 @@ fn what_is_held_for_a_picture_is_charged_while_it_is_made() {
 #[test]
 fn pictures_made_at_once_hold_no_more_than_one_does() {
     let account = Account::new(64 << 20, 0);
-    // Of every piece, each row needs four bytes: all are held.
+    // Each row needs four bytes of every piece: all are held.
     let make = |_| {
         let blob = Memory::new(vec![7; 1 << 20], 4 << 10).blob().0;
         let grid =

@@ -37,7 +37,7 @@ fn made(len: Option<u64>, bytes: &'static [u8], asked: &Arc<AtomicU64>) -> Conte
     Content::Computed { len, make: Arc::new(make) }
 }
 
-/// One of everything, 64 bytes, and what it reads as.
+/// One part of every kind, 64 bytes, and its content.
 fn mixed() -> (Content, Vec<u8>) {
     let noise = noise(20);
     let (blob, _) = Memory::new(noise.clone(), 7).blob();
