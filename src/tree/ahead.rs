@@ -19,7 +19,7 @@ use super::{Kind, OpenDir, Tree};
 const SMALL: usize = 16;
 /// Maximum number of directories listed for an entry.
 const DIRS: usize = 8;
-/// Maximum number of bytes of a file that is opened ahead: to open a longer one is little beside reading it.
+/// Maximum number of bytes of a file that is opened ahead: opening a longer one is cheap compared to reading it.
 const SHORT: u64 = 1 << 20;
 
 impl Listing {

@@ -1,7 +1,7 @@
 //! The listings in memory: those that hold state for ever, and the most recently used of those that can be made again.
 //!
-//! A container may have a hundred thousand directories of one file each. Of one that was visited and is not in use, the
-//! tree keeps its inode numbers.
+//! A container may have a hundred thousand directories of one file each. Of a visited one that is not in use, the tree
+//! keeps only the inode numbers.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;

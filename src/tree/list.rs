@@ -15,7 +15,7 @@ use super::numbered::Level;
 /// Maximum number of files of a directory of the format that are created again when needed.
 const FEW: u64 = 16;
 
-/// Of more children, the memory that it took to make them returns to the system.
+/// With more children, the memory used to make them is returned to the system.
 const MANY: u64 = 10_000;
 
 /// Lists `dir`; `stem` is the name of the container without its extension. Returns whether the listing may be dropped

@@ -148,7 +148,7 @@ impl OpenDir {
 }
 
 impl Tree {
-    /// Creates the tree of `container`, from a file called `name`, with an account of its own.
+    /// Creates the tree of `container`, from a file called `name`, with its own account.
     ///
     /// # Errors
     /// Currently none: nothing is listed yet.
