@@ -10,7 +10,7 @@ use std::path::Path;
 /// The helper names that mount(8) looks for.
 const HELPERS: [&str; 2] = ["mount.fzmfs", "mount.fuse.fzmfs"];
 
-/// The words of a command line that this module tells from each other.
+/// The words of a command line that this module distinguishes.
 #[derive(Debug)]
 pub(super) struct Words {
     /// The commands.

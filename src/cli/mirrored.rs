@@ -70,7 +70,7 @@ pub(super) enum What {
     Dir,
     /// A file that is passed through.
     File,
-    /// A link, a device or the like.
+    /// A link, a device, or similar.
     Other,
     /// A container, and a path in its tree; empty for its root.
     Container(String),
@@ -120,7 +120,7 @@ impl Mirrored {
         Ok((!is_container).then(|| Self::new(Top::far(prefix), mirroring, shared)))
     }
 
-    /// As [`Mirrored::of`], for a command other than `mount`; tells of options that have no effect on it.
+    /// As [`Mirrored::of`], for a command other than `mount`; warns of options that have no effect on it.
     ///
     /// # Errors
     /// [`Kind::Usage`] for a layout that only mounts have.

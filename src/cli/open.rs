@@ -51,7 +51,7 @@ impl DecodeArgs {
         Archive::open_with(file, &self.options(), Access::Sequential, self.gpu())
     }
 
-    /// As [`DecodeArgs::open`], for a file that the user names; tells of options that have no effect on it.
+    /// As [`DecodeArgs::open`], for a file that the user names; warns of options that have no effect on it.
     ///
     /// # Errors
     /// As [`DecodeArgs::open`].

@@ -78,9 +78,9 @@ struct OpenDir {
 enum Rest {
     /// A directory with its names in memory.
     Sorted(std::vec::IntoIter<Step>),
-    /// Of a directory of numbered files, in the order of their numbers, from this position on.
+    /// A directory of numbered files, in the order of their numbers, from this position on.
     Numbered(u64),
-    /// A directory of so many entries named by their positions: the next step.
+    /// A directory of this many entries named by their positions: the next step.
     Decimal(u64, Option<Step>),
 }
 

@@ -29,7 +29,7 @@ pub(super) fn script(program: &Command) -> String {
                 values.push_str(&row);
             }
         }
-        // Of commands without -o none are words.
+        // Without -o, a command takes no words.
         let takes_words = command.get_arguments().any(|arg| arg.get_short() == Some('o'));
         let words = if takes_words { words.join(" ") } else { String::new() };
         let name = command.get_name();

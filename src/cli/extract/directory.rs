@@ -20,7 +20,7 @@ use crate::mirror::stays_inside;
 use crate::source::Passed;
 use rustix::fs::FileType;
 
-/// Extracts the paths that are asked for, or everything.
+/// Extracts the requested paths, or everything.
 ///
 /// # Errors
 /// Fails if the directory cannot be written to; other failures are reported, and the rest is extracted.

@@ -14,7 +14,7 @@ use crate::cli::mirrored::{Mirrored, Place, Unopened, What};
 use crate::cli::report::{self, Failure, Outcome};
 use crate::error::Result;
 
-/// Lists the path that is asked for.
+/// Lists the requested path.
 ///
 /// # Errors
 /// Fails if it does not exist or cannot be listed, or if standard output cannot be written to.
