@@ -15,7 +15,7 @@ pub type Then = Box<dyn FnOnce(Result<Piece>) + Send>;
 /// A continuation, and whether it is still wanted.
 pub(super) type Waiting = (Then, Option<Wanted>);
 
-/// Whether somebody waits for a decode.
+/// Whether a decode has waiters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Awaited {
     No,
@@ -95,7 +95,7 @@ impl InFlight {
         None
     }
 
-    /// Whether somebody waits for it.
+    /// Whether it has waiters.
     pub(super) fn awaited(&self) -> Awaited {
         let state = self.lock();
         if state.firm > 0 || state.waiting.iter().any(|(_, wanted)| wanted.is_none()) {
@@ -112,7 +112,7 @@ impl InFlight {
         self.lock().is_wanted()
     }
 
-    /// Ends the decode, which was given up, unless somebody else wants it: then any thread may claim it again, and this
+    /// Ends the decode, which was given up, unless it has other waiters: then any thread may claim it again, and this
     /// returns `true`.
     pub(super) fn is_passed_on(&self, error: &Error) -> bool {
         let mut state = self.lock();

@@ -75,7 +75,7 @@ enum Found {
     Ready(Result<Piece>),
     /// Another caller has requested it and it is not finished.
     InFlight(Arc<InFlight>),
-    /// A run that a thread is decoding comes to it.
+    /// A thread that is decoding a run will reach it.
     Coming(Arc<InFlight>),
     /// The piece was missing: the caller must see that it is decoded.
     Claimed(Arc<InFlight>),

@@ -50,7 +50,7 @@ impl Runs {
         self.next
     }
 
-    /// Whether a thread that is decoding a run comes to the piece: it is in the run, or the next one and joins it.
+    /// Whether a thread that is decoding a run will reach the piece: it is in the run, or the next one and joins it.
     pub(super) fn will_reach(&mut self, (blob, piece): Key) -> bool {
         let mut begun = self.runs.iter_mut().filter(|run| run.has_begun && run.blob == blob);
         if begun.any(|run| run.pieces.contains(&piece)) {

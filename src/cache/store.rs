@@ -100,7 +100,7 @@ struct Mark {
 pub(super) struct Store {
     /// Maximum bytes held.
     most: u64,
-    /// Maximum bytes held, and used `beside`.
+    /// Maximum bytes held, together with the bytes of `beside`.
     total: u64,
     /// Charged by other users of the same memory.
     beside: Account,
@@ -137,7 +137,7 @@ impl Store {
         }
     }
 
-    /// The current budget: what `beside` leaves, but at least a quarter of the maximum.
+    /// The current budget: the bytes that `beside` leaves, but at least a quarter of the maximum.
     fn budget(&self) -> u64 {
         self.total.saturating_sub(self.beside.memory().used()).min(self.most).max(self.most / 4)
     }
@@ -294,8 +294,9 @@ impl Store {
         self.prefetched.get(&key).is_some_and(|mark| !mark.requested)
     }
 
-    /// How a file of `pieces` that is read whole is read beside others: sequentially if two before it, or after it,
-    /// were read so, are prefetched or were decoded lately. One is not enough: a window that crosses a border takes two.
+    /// The order in which a file of `pieces` is read as one of many: sequential if two pieces before it, or after it,
+    /// were read so, are prefetched or were decoded lately. One is not enough: a window that crosses a border takes
+    /// two.
     pub(super) fn order_of_whole(&self, blob: u64, pieces: &RangeInclusive<u64>) -> Order {
         let passes =
             |piece| self.prefetched.contains_key(&(blob, piece)) || self.queues.passes((blob, piece), TOGETHER);
