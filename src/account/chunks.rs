@@ -1,6 +1,7 @@
 //! A growing list of chunks of 256 KiB, in memory or in temporary files, or in the allowance that all lists share.
 //!
-//! Of a list in files, [`RESIDENT`] chunks in use stay resident. The kernel may map all pages of a file at an access.
+//! Of a list in files, [`RESIDENT`] chunks in use stay resident, since the kernel may map all pages of a file at one
+//! access.
 #![forbid(unsafe_code)]
 #![warn(clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -26,7 +27,7 @@ pub(super) struct Chunks {
     buffers: Vec<Buffer>,
     /// Whether it is accessed at random, so that the disk is the last choice.
     is_random: bool,
-    /// One plus the numbers of the chunks in files that are resident, each in the place of its remainder.
+    /// The resident chunks of a list in files, as 1 + number (0: none), at index number % [`RESIDENT`].
     resident: [AtomicUsize; RESIDENT],
 }
 

@@ -6,8 +6,8 @@
 //! are not mapped.
 //!
 //! The file is created in `$TMPDIR` or `/var/tmp` and disappears with the process. Its blocks are allocated before it
-//! is mapped, so a full disk is an error here and not a SIGBUS later; no other process can open it to truncate it.
-//! Where writing takes new blocks (Btrfs, bcachefs), the file is told to be written in place. ZFS neither allocates nor
+//! is mapped, so a full disk is an error here and not a SIGBUS later; no other process can open it to truncate it. On
+//! copy-on-write file systems (Btrfs, bcachefs), the file is marked to be written in place. ZFS neither allocates nor
 //! writes in place, and has no SIGBUS: there, pages that do not fit on a full disk stay in memory.
 #![expect(unsafe_code, reason = "mapping a file is unsafe because it may be truncated; ours has no name and one owner")]
 

@@ -5,7 +5,7 @@
 //! runaway program of theirs starves the others just as well. If nobody else may use the mount, its owner has all of
 //! it.
 //!
-//! Memory beyond [`LEAST`] is charged to the account, so that the cache gives way.
+//! Memory beyond [`LEAST`] is charged to the account, so that the cache makes room.
 #![forbid(unsafe_code)]
 #![warn(clippy::as_conversions, clippy::indexing_slicing)]
 
