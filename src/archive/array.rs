@@ -1,10 +1,10 @@
 //! An array in a file, readable by ranges and by boxes.
 //!
 //! A box is read as a window of the grid in which the elements are stored, so that each piece that it touches is
-//! fetched once; without a grid, run by run. Every so many elements are read as a box that is thinned out, unless that
+//! fetched once; without a grid, run by run. Elements at a stride are read as a box that is thinned out, unless that
 //! would touch more pieces or much more memory.
 //!
-//! Limits: [`THINNED`] bytes beside the buffer of the caller.
+//! Limits: [`THINNED`] bytes besides the caller's buffer.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;

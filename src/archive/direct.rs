@@ -4,7 +4,7 @@
 //! A caller that reads so much at once has no use for the cache, which is left to small reads. A stream that is read
 //! completely is verified while it is decoded: nothing of it is in use before the read returns.
 //!
-//! Limits: no memory beside the buffer. Pieces that continue each other are decoded by one thread.
+//! Limits: no memory besides the buffer. Pieces that continue each other are decoded by one thread.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;

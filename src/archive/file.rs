@@ -22,7 +22,7 @@ use crate::view::{Extent, View};
 
 /// An open file of an archive. Clones share state; it can be read from any number of threads at once.
 ///
-/// [`Read`] and [`Seek`] read it from a position of its own, which a clone does not share, for whatever takes a reader:
+/// [`Read`] and [`Seek`] read it from a position that a clone does not share, for any code that takes a reader:
 ///
 /// ```
 /// use std::io::{BufRead, BufReader, Seek, SeekFrom};
@@ -101,7 +101,7 @@ impl File {
         }
         let Inner { archive, view, ahead, .. } = &*self.inner;
         let cache = archive.cache();
-        // An error is found again, and then told as for every other read.
+        // An error is found again, and then reported as for every other read.
         if let Some(direct) = Direct::new(view, &(offset..offset + need))
             && announce_missing(cache, view, offset..offset + need, Need::Now).is_ok()
             && direct.decode(archive, buffer.get_mut(direct.bytes.clone()).unwrap_or_default()).is_ok()

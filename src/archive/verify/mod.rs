@@ -42,7 +42,7 @@ pub struct Report {
     pub checksums: Option<u64>,
 }
 
-/// Is called with the progress; returns whether to go on.
+/// Receives the progress; returns whether to go on.
 pub(super) type Watch<'a> = dyn FnMut(Progress) -> bool + Send + 'a;
 
 /// The result of a verification.
@@ -50,7 +50,7 @@ pub(super) struct Outcome {
     pub(super) report: Report,
     /// The first error.
     pub(super) error: Option<Error>,
-    /// Whether it ended before everything was checked, because it was told to.
+    /// Whether it was stopped before everything was checked.
     pub(super) is_stopped: bool,
 }
 
@@ -124,7 +124,7 @@ impl<'a> Queue<'a> {
     /// Runs tasks until none is left.
     ///
     /// # Errors
-    /// `EINTR`: nobody wants the result.
+    /// `EINTR`: nobody waits for the result.
     fn work(&self) -> Result<()> {
         let mut buffer = Vec::new();
         while let Some((order, task)) = self.take()? {
