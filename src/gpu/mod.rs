@@ -27,7 +27,7 @@ pub use shared::{DeviceBuffer, ForeignStream};
 /// Why device work failed. The CPU does it instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeviceError {
-    /// Not enough device memory within the limit; less work may fit.
+    /// Too little device memory within the limit; less work may fit.
     OutOfMemory {
         /// Bytes requested.
         need: u64,
@@ -69,9 +69,8 @@ pub trait Device: Send + Sync {
     /// Fails if the device cannot open another.
     fn queue(&self) -> DeviceResult<Box<dyn Queue>>;
 
-    /// Allocates `len` bytes that other libraries may use too; queues may use them at once. Where it is in their terms
-    /// is told by [`Device::address`]. Allocated and freed in the order of `stream`; without one, freed after waiting
-    /// for all work on the device.
+    /// Allocates `len` bytes that other libraries may use too, at [`Device::address`]; queues may use them at once.
+    /// Allocated and freed in the order of `stream`; without one, freed after waiting for all work on the device.
     ///
     /// # Errors
     /// As [`Queue::alloc`]; fails with [`DeviceError::Lost`] if the device has no memory to share.

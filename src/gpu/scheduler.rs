@@ -57,7 +57,7 @@ struct State {
     until: f64,
     /// Bytes decoded so far, on either side.
     done: u64,
-    /// Seconds of the first batch on the device, until the second one tells how much of it was its start.
+    /// Seconds of the first batch on the device, until the second one shows how much of that was the start.
     first: Option<(u64, f64)>,
     /// Batches decoded by the device, and whether a trial is in progress.
     batches: u64,
@@ -170,7 +170,7 @@ impl State {
     fn choose(&self, bytes: u64, total: u64, start: f64) -> Backend {
         let Some(cpu) = self.cpu.proportional(bytes) else { return Backend::Cpu };
         let Some(device) = self.device.predict(bytes) else {
-            // Once all of it was decoded, somebody reads it again, nobody knows how often.
+            // Decoded completely: it is being read again, and there is no telling how often.
             let left = total.checked_sub(self.done).and_then(|left| self.cpu.proportional(left));
             let pays = self.spent >= self.until.max(start) && left.is_none_or(|left| left >= start);
             return if pays && !self.trying { Backend::Device } else { Backend::Cpu };

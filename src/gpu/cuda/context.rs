@@ -31,7 +31,7 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// Of GPU `ordinal`.
+    /// The primary context of GPU `ordinal`.
     pub(super) fn primary(driver: &'static Driver, ordinal: c_int) -> DriverResult<Arc<Self>> {
         let (mut device, mut raw) = (0, ptr::null_mut());
         // SAFETY: it writes one integer.
@@ -81,7 +81,7 @@ impl Context {
 
     pub(super) fn name(&self) -> DriverResult<String> {
         let mut name = [0_u8; 256];
-        // SAFETY: it writes a text that ends with zero, of at most so many bytes.
+        // SAFETY: it writes at most 256 bytes, with a terminating zero.
         unsafe { self.driver.cuDeviceGetName(name.as_mut_ptr().cast(), 256, self.device) }?;
         Ok(CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned())
     }
@@ -115,7 +115,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: it was retained once. There is nobody left to tell of an error.
+        // SAFETY: it was retained once. An error cannot be reported any more.
         let _ = unsafe { self.driver.cuDevicePrimaryCtxRelease_v2(self.device) };
     }
 }
@@ -142,7 +142,7 @@ impl Stream {
         Ok(Arc::new(Self { context: context.clone(), raw, is_foreign: false }))
     }
 
-    /// One of another library.
+    /// A stream of another library.
     pub(super) fn foreign(context: &Arc<Context>, stream: ForeignStream) -> Arc<Self> {
         Arc::new(Self { context: context.clone(), raw: stream.as_raw().cast(), is_foreign: true })
     }
@@ -172,7 +172,7 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// One that is waited for without spinning.
+    /// An event that is waited for without spinning.
     pub(super) fn new(context: &Arc<Context>) -> DriverResult<Self> {
         Self::with_flags(context, CUevent_flags::CU_EVENT_DISABLE_TIMING as c_uint)
     }

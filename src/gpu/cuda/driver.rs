@@ -1,4 +1,4 @@
-//! The functions of the CUDA driver that we call. The library is loaded when a GPU is first asked for.
+//! The functions of the CUDA driver that we call. The library is loaded on first use of a GPU.
 //!
 //! The types are cudarc's. Its functions are not called: they take the first library found of a list that begins with
 //! `libcuda.so`, and panic if a function is missing. A driver installs `libcuda.so.1`; `libcuda.so` alone may be a stub
