@@ -1,4 +1,4 @@
-//! A container as files beside others: `x.raw`, `x.npy`, `x.nhdr` and `x.json` in the place of `x.fzm`; or with the
+//! A container as files among others: `x.raw`, `x.npy`, `x.nhdr` and `x.json` in the place of `x.fzm`; or with the
 //! layout `plain`, `x.parquet` alone in the place of `x.parquet.zst`.
 //!
 //! For nested containers, the files of the innermost one. A container without one principal stream, such as a broken

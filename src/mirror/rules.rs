@@ -23,7 +23,7 @@ pub enum Layout {
     /// As directories, under the same names.
     #[default]
     Replace,
-    /// As files, each with a directory beside it.
+    /// As files, each with a directory next to it.
     Beside,
     /// As the files of their arrays, in the directory in which they are.
     Flat,
@@ -111,7 +111,7 @@ impl Rules {
     }
 }
 
-/// The `number`th name for the tree of `name` beside it.
+/// The `number`th candidate for the name of the tree of `name`.
 fn beside(name: &[u8], number: u32) -> Vec<u8> {
     let number = if number > 1 { format!("~{number}") } else { String::new() };
     [name, number.as_bytes(), BESIDE].concat()
