@@ -51,7 +51,7 @@ impl Default for Verify {
 }
 
 impl Verify {
-    /// The same, for another container: with background checks of its own.
+    /// The same for another container, with separate background checks.
     #[must_use]
     pub fn renewed(&self) -> Self {
         match self {
@@ -80,7 +80,7 @@ impl Verify {
         if matches!(self, Self::Passive(_)) { Self::First } else { self.clone() }
     }
 
-    /// As it is for an object on a server: nothing is fetched to verify a checksum unless the user asks for it.
+    /// The mode for an object on a server: nothing is fetched to verify a checksum unless the user asks for it.
     #[must_use]
     pub fn far(self) -> Self {
         match self {
@@ -89,7 +89,7 @@ impl Verify {
         }
     }
 
-    /// The checks that run in the background of reads; a collection of its own if there are none.
+    /// The checks that run in the background of reads; a new collection if there are none.
     pub fn background(&self) -> BackgroundChecks {
         match self {
             Self::Auto(checks) | Self::Background(checks) | Self::Passive(checks) => checks.clone(),

@@ -124,7 +124,7 @@ impl SharedCheck {
         }));
     }
 
-    /// Returns the verdict and runs the check if there is none. One that is only reported passes until it has failed.
+    /// Returns the verdict; runs the check if there is none. A check that is only reported passes until it has failed.
     ///
     /// # Errors
     /// The error of the check.
