@@ -1,7 +1,7 @@
 //! Bit planes to elements: plane by plane, the bits of all elements, the plane of the highest bits first.
 //!
-//! Bit `i % 8` of byte `i / 8` of a plane belongs to element `i` if elements have 8 or 16 bits. Of wider elements, each
-//! group of as many as they have bits is stored backwards.
+//! Bit `i % 8` of byte `i / 8` of a plane belongs to element `i` if elements have 8 or 16 bits. Wider elements are
+//! grouped, as many as they have bits, and each group is stored backwards.
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "a part of kernels")]
 

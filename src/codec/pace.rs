@@ -6,7 +6,7 @@
 
 /// Maximum output between two calls of a [`Pace`].
 pub const STRIDE: usize = 2 << 20;
-/// Rows gathered between two calls: each may touch pages of its own.
+/// Rows gathered between two calls: each may touch separate pages.
 const ROWS: usize = 64;
 
 /// Callback of a decoder, called after at most [`STRIDE`] bytes of output.

@@ -29,7 +29,7 @@ pub(super) enum Reader {
     /// Sequential only.
     ContentStream {
         decoder: FrameDecoder,
-        /// Of the content so far, if it was asked for.
+        /// Hash of the content so far, if requested.
         hash: Option<Xxh64>,
         /// For a decoder that exceeds the account.
         _turn: Option<Turn>,
@@ -46,7 +46,7 @@ pub(super) struct Whole {
     done: usize,
     /// The position of [`Reader::fill`].
     pos: usize,
-    /// Of the content so far, if it was asked for.
+    /// Hash of the content so far, if requested.
     hash: Option<Xxh64>,
 }
 
@@ -78,7 +78,7 @@ impl Whole {
 }
 
 impl Reader {
-    /// A reader with a decoder of its own window; `turn` if it exceeds the account.
+    /// A reader with a decoder that keeps its own window; `turn` if that exceeds the account.
     pub(super) fn stream(decoder: FrameDecoder, turn: Option<Turn>) -> Self {
         Self::ContentStream { decoder, hash: None, _turn: turn }
     }

@@ -1,8 +1,8 @@
 //! The seek table at the end of a seekable file. It is only used if it agrees with the frames; `random_access` verifies
 //! its checksums against the content.
 //!
-//! To read the headers of all blocks of a file on a server is to fetch most of it. There the table tells where the
-//! frames are, and each of them is compared with it when it is read.
+//! Reading the headers of all blocks of a file on a server would fetch most of it. There the table locates the frames,
+//! and each frame is compared with it when it is read.
 //!
 //! Reference: section 5.
 #![forbid(unsafe_code)]

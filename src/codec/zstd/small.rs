@@ -1,7 +1,6 @@
 //! Decodes small frames at once, reusing the context and buffers.
 //!
-//! A file may have millions of frames of a few bytes: in order, none needs an allocation, a new context or a read of
-//! its own.
+//! A file may have millions of frames of a few bytes: read in order, they share allocations, contexts and reads.
 //!
 //! Limits: a frame that is not [`Frame::is_long`]: at most 4 MiB of content, and 8 MiB of stored bytes, which are then
 //! at most 64 KiB and 8 bytes for each byte of content.

@@ -24,7 +24,7 @@ const TURNS: usize = 64;
 /// Minimum bytes missing at the end of a truncated file, so that a reader to its end meets the error: the missing
 /// content may be unknown, or only a checksum may be missing.
 const LEAST_MISSING: u64 = 1;
-/// Maximum bytes that are believed to be missing.
+/// Limit on the missing bytes that a header may claim.
 const MOST_MISSING: u64 = 1 << 40;
 
 /// The content of frames `first..first + count`, concatenated, and the missing bytes after them.
