@@ -20,7 +20,7 @@ const DEPTH: u32 = 64;
 /// Attributes by name, in the order of the container.
 pub type Attributes = Map<String, Value>;
 
-/// Makes the attributes of an array when they are asked for: a container may have very many arrays.
+/// Makes the attributes of an array on demand: a container may have very many arrays.
 #[derive(Clone)]
 pub struct About(Arc<dyn Fn() -> Result<Attributes> + Send + Sync>);
 

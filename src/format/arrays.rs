@@ -1,6 +1,6 @@
 //! The arrays of a container, for programs that know arrays and not containers.
 //!
-//! The files of the tree show the same bytes; here an array has a name of its own, and says how it is stored.
+//! The files of the tree show the same bytes; here an array has its own name and storage layout.
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
@@ -73,7 +73,7 @@ impl NamedArray {
 /// How the elements of an array are stored: the parts that can be read without decoding their neighbours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tiles {
-    /// In C order, in pieces of so many bytes.
+    /// In C order, in pieces of this many bytes.
     Flat(u64),
     /// As [`super::Grid`] describes: elements of a chunk and of a block, per dimension.
     Grid {

@@ -86,7 +86,7 @@ pub enum Node {
     LazyDir(u64),
     /// A directory of `000000.raw`, `000001.raw`, ...; each file is created on access.
     IndexedDir(Arc<dyn IndexedDir>),
-    /// A container in this one; a directory with the tree that it would have by itself.
+    /// A nested container: a directory with the tree that it would have by itself.
     Container(Arc<dyn Enclosed>),
 }
 

@@ -137,7 +137,7 @@ impl Input {
         }
         match Objects::beside(url, options, account) {
             Ok((source, objects)) => Ok(Self { dir: Some(Place::Remote(objects)), ..Self::of(source)? }),
-            // So servers answer for a directory.
+            // Servers answer this for a directory.
             Err(e) if is_refused(&e) => match below() {
                 Ok(input) if input.dir.as_ref().is_some_and(blosc2::is_sparse) => Ok(input),
                 _ => Err(e),

@@ -294,7 +294,7 @@ impl ChunkIndex {
         announce(&stored.collect::<Vec<_>>(), need);
     }
 
-    /// The range of the file that chunk `i` takes, if `parts` are all of it and the next chunk tells where it ends.
+    /// The range of the file that chunk `i` takes, if `parts` are all of it and the next chunk marks its end.
     fn extent(&self, i: u64, location: &ChunkLocation, parts: &[(u64, Range<u64>)]) -> Option<Range<u64>> {
         let needed = parts.iter().fold(0_u64, |sum, (_, part)| sum.saturating_add(part.end.saturating_sub(part.start)));
         let decoded = self.range(i).ok()?;

@@ -17,7 +17,7 @@ pub(super) const DIMENSIONS: [&[u8]; 3] = [b"dimension_names", b"_ARRAY_DIMENSIO
 /// Maximum bytes of such a value.
 const LONGEST: u64 = 64 << 10;
 
-/// The names of the dimensions of the array in `frame`. A broken value is as good as none.
+/// The names of the dimensions of the array in `frame`. A broken value counts as none.
 pub(super) fn dimensions(frame: &Frame) -> Option<Vec<String>> {
     let is_one = |name: &[u8]| DIMENSIONS.contains(&name);
     let fixed = frame.metalayers.iter().find(|layer| is_one(&layer.name));

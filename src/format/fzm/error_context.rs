@@ -37,7 +37,7 @@ impl ErrorContext {
 pub(super) struct WithErrorContext {
     pub(super) inner: Arc<dyn ByteStream>,
     pub(super) context: Arc<ErrorContext>,
-    /// Of the stage and of its inputs.
+    /// Work of the stage and of its inputs.
     pub(super) setup: Setup,
     pub(super) account: Account,
 }

@@ -23,8 +23,8 @@ pub(super) struct Decoded {
     layout: Layout,
     pieces: Arc<OuterPieces>,
     account: Account,
-    /// Held while a piece is decoded, by its number: others wait for it. Locks are taken from the inner containers to
-    /// the outer ones, so that nobody waits in a circle.
+    /// Held while a piece is decoded, by its number: others wait for it. Locks are taken from inner to outer
+    /// containers, so that no cycle can deadlock.
     decoding: [Mutex<()>; AT_ONCE],
 }
 

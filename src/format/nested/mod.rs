@@ -2,9 +2,8 @@
 //!
 //! Shows as: a directory in the place of the link to `data.raw`, under the same name (`field.fzm/`), with the tree that
 //! the container would have by itself. If it is broken: the reason and the decoded file. Checked: by the checks of
-//! both; the outer container comes first. Limits: [`DEPTH`] containers around another one. Opening the inner one
-//! decodes the parts of the outer one that it reads, and is given up if that is too much work for the size of the file:
-//! see [`WORK`].
+//! both; the outer container comes first. Limits: [`DEPTH`] levels of nesting. Opening the inner one decodes the parts
+//! of the outer one that it reads, and is given up if that is too much work for the size of the file: see [`WORK`].
 #![forbid(unsafe_code)]
 
 mod decoded;
@@ -31,7 +30,7 @@ pub use outer_pieces::OuterPieces;
 
 /// Maximum number of containers around another one.
 const DEPTH: u32 = 4;
-/// Bytes that may be decoded to open a container in another one: so many, and so many for each byte of the file itself.
+/// Bytes that may be decoded to open a nested container: a constant, plus a factor for each byte of the file itself.
 /// Each frame that is read counts as some hundreds.
 const WORK: (u64, u64) = (1 << 30, 64);
 

@@ -247,7 +247,7 @@ impl Container for Zstd {
             Ok(Some(table)) => add("seek_table", json!({ "frames": frames.len(), "at": table.at.0 })),
             Err(e) => add("seek_table", json!({ "unusable": e.to_string() })),
         }
-        // Whether frames have one of their own is in their headers.
+        // The headers of frames tell whether they have a checksum.
         let checksum_count = Some(with_checksum.saturating_add(listed)).filter(|&count| are_read || count > 0);
         let file_size = self.source.len();
         Info { format: FORMAT.name, format_version, file_size, decoded_size, checksums, checksum_count, details }
@@ -312,7 +312,7 @@ impl Chunks {
         Self { frames: Arc::clone(frames), data: Arc::clone(data), data_ref: data_ref.clone(), cut, all_known, own }
     }
 
-    /// Frame `index` as a blob of its own: its size does not depend on the sizes of the frames before it.
+    /// Frame `index` as a separate blob: its size does not depend on the sizes of the frames before it.
     fn alone(&self, index: usize) -> BlobRef {
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         let cut = self.cut.clone().filter(|_| index + 1 == self.frames.list.len());

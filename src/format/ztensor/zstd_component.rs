@@ -52,7 +52,7 @@ impl ComponentDigest {
         self.failed.mode(self.described_at, &options.verify)
     }
 
-    /// Notes `error` if it is that of a checksum: a frame may have one of its own.
+    /// Notes `error` if it is a checksum error: a frame may have its own checksum.
     fn note(&self, error: &Error) {
         if matches!(error.kind(), Kind::Checksum { .. }) {
             self.failed.note(self.described_at, error);
@@ -149,8 +149,8 @@ impl ZstdComponent {
         })
     }
 
-    /// Decodes bytes of `piece` with `decode`, before or after which the checksums that cover them are verified, that
-    /// of the decoded bytes if `is_confirmed`; it is told whether there is a digest.
+    /// Decodes bytes of `piece` with `decode`, which learns whether there is a digest. The checksums that cover them
+    /// are verified before or after it, the one over decoded bytes if `is_confirmed`.
     fn checked(
         &self,
         piece: u64,

@@ -30,7 +30,7 @@ struct Node {
     start: usize,
     /// The depth of its leaves, if all have the same.
     flat: Option<u8>,
-    /// Whether it is below a flat root, and so has neither a run nor symbols of its own.
+    /// Whether it is below a flat root, and so has neither a run nor symbols.
     covered: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Versions of the format.
 #![forbid(unsafe_code)]
 
-/// A version of the format. Version byte 5 covers four dialects, which are read alike.
+/// A version of the format. Version byte 5 covers four dialects, which are read the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Version {
     V4,

@@ -1,9 +1,9 @@
 //! Decodes ranges of a stream into device memory that stays there, batch by batch.
 //!
-//! Several threads read and upload, each with a queue of its own, so that the copies of one overlap with the kernels of
-//! others. A batch is decoded as for the host, and its result is copied on the device to its place.
+//! Several threads read and upload, each with its own queue, so that copies of one overlap with kernels of others. A
+//! batch is decoded as for the host, and its result is copied to its place on the device.
 //!
-//! Limits: beside the result, device memory for [`WORKERS`] batches at a time; for one if that is not to be had.
+//! Limits: besides the result, device memory for [`WORKERS`] batches at a time, or for one if that fails.
 #![forbid(unsafe_code)]
 
 use std::fmt;

@@ -28,8 +28,7 @@ pub struct Config {
 const MODES: [&str; 4] = ["ABS", "REL", "NOA", "PREL"];
 
 impl Config {
-    /// Reads the configuration of a stage of type `stage`, which has so many outputs in the file: all that is left of
-    /// `cursor`.
+    /// Reads the configuration of a stage of type `stage` with `outputs` outputs in the file: the rest of `cursor`.
     ///
     /// # Errors
     /// Fails with [`Kind::Unknown`](crate::error::Kind::Unknown) for a size or a value without a known meaning.

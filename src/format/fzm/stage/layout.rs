@@ -1,6 +1,6 @@
 //! The layouts of configurations: a table of fields for each stage type, which covers every generation of it.
 //!
-//! Reference: section 5 (fields), section 6 (generations); the size of a configuration tells its generation.
+//! Reference: section 5 (fields), section 6 (generations); the size of a configuration identifies its generation.
 //!
 //! Invariants: a [`Layout`] gives every byte of every size a meaning, which a test checks for all stages.
 #![forbid(unsafe_code)]
@@ -54,9 +54,9 @@ pub enum FieldKind {
     ElementType,
     /// The number of an error-bound mode.
     Mode,
-    /// So many zero bytes.
+    /// This many zero bytes.
     Zero(usize),
-    /// So many bytes that writers leave undefined.
+    /// This many bytes that writers leave undefined.
     Hole(usize),
 }
 

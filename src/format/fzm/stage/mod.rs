@@ -233,7 +233,7 @@ pub(super) fn stage_type(code: u16, len: usize) -> Option<&'static StageType> {
     STAGES.iter().find(|row| row.code == code).copied()
 }
 
-/// Makes stage `index`, of type `code`, which has so many inputs and outputs in the file.
+/// Makes stage `index`, of type `code`, with `inputs` and `outputs` in the file.
 ///
 /// A stage with an unknown part is made too, with [`Stage::unknown`].
 ///

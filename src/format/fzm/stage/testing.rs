@@ -47,7 +47,7 @@ pub(super) fn made(ty: u16, config: &[u8], outputs: usize) -> Result<Box<dyn Sta
     made_of(ty, config, 1, outputs)
 }
 
-/// As [`made`], with so many inputs.
+/// As [`made`], with `inputs` inputs.
 pub(super) fn made_of(ty: u16, config: &[u8], inputs: usize, outputs: usize) -> Result<Box<dyn Stage>> {
     let stage = parse(0, ty, &Cursor::new(config, FileOffset(0x100)), inputs, outputs)?;
     match stage.unknown() {

@@ -1,8 +1,8 @@
 //! The inverse of one level of the wavelet along one axis: lifting steps, each a product and a sum rounded once.
 //!
-//! Lines are transformed together if they are next to each other: `rows` holds line element 0 of every line, then
-//! line element 1 of every line, and so on; the first half of them are the even (low) samples, the second half the odd
-//! ones. One line alone is the case of one line.
+//! Lines are transformed together if they are next to each other: `rows` holds line element 0 of every line, then line
+//! element 1 of every line, and so on; the first half of them are the even (low) samples, the second half the odd ones.
+//! A single line is a case of this.
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "parts of loops that are compiled for several processors")]
 

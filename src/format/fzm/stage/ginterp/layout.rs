@@ -1,4 +1,4 @@
-//! The layouts of a `GInterp` configuration, which have the same size: the content tells them apart.
+//! The layouts of a `GInterp` configuration, which have the same size: the content distinguishes them.
 #![forbid(unsafe_code)]
 
 use super::TILE;
@@ -83,8 +83,7 @@ fn fits(bytes: &[u8], radius: usize) -> bool {
     is_typed && number(1) > 1 && (0..3).all(|axis| number(axis) > 0 && number(axis + 3) == number(axis).div_ceil(TILE))
 }
 
-/// The configuration with the layout that its content has, and the bound. One that fits neither is read as the newer
-/// one.
+/// The configuration with the layout of its content, and the bound. If neither layout fits, the newer one is taken.
 pub(super) fn of(config: &Config) -> Result<(Config, f64)> {
     if !fits(config.bytes(), 8) && fits(config.bytes(), 4) {
         let config = config.with_layout(&NARROW)?;

@@ -1,4 +1,4 @@
-//! One coded chunk of GPULZ: literal words, and matches of words before.
+//! One coded chunk of GPULZ: literal words, and matches of earlier words.
 //!
 //! Reference: section 5 of the LC stages. A bit per item, lowest first, says which it is. A literal is a word; a match
 //! is its length and its distance in words.
@@ -39,7 +39,7 @@ impl Items for Mixed<'_> {
     }
 }
 
-/// Literals, lengths and distances in sequences of their own.
+/// Literals, lengths and distances in separate sequences.
 pub(super) struct Split<'a> {
     pub(super) literals: &'a [u8],
     pub(super) lengths: &'a [u8],

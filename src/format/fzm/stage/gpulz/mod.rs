@@ -1,7 +1,7 @@
 //! GPULZ (type 32): words, and repetitions of words before, in small chunks.
 //!
-//! Reference: section 5 of the LC stages. In split mode, flags, literals, lengths and distances are outputs of their
-//! own. Where a chunk is in them follows from all chunks before; the index has the places of every 16th chunk.
+//! Reference: section 5 of the LC stages. In split mode, flags, literals, lengths and distances are separate outputs.
+//! The place of a chunk in them depends on all chunks before; the index has the places of every 16th chunk.
 #![forbid(unsafe_code)]
 
 mod items;

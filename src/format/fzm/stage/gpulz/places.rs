@@ -31,7 +31,7 @@ const TABLE: &str = "gpulz size table";
 /// Offsets in the outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Of the chunk in the only output, or of its flags in `meta`.
+    /// Place of the chunk in the only output, or of its flags in `meta`.
     pub(super) meta: u64,
     pub(super) literals: u64,
     /// In `lengths` and in `offsets`.

@@ -19,7 +19,7 @@ pub(super) const TABLES: usize = 2 * 4 * LENGTHS;
 
 /// Bits that index the table.
 const LOOKUP: u32 = 12;
-/// Symbols in all entries of a table, at most so many that one code per lookup is quicker than all.
+/// Most symbols in all entries of a table with which one code per lookup is quicker than all.
 const FEW: usize = (1 << LOOKUP) * 5 / 4;
 /// Lookups in the 64 bits of a window.
 const LOOKUPS: usize = 5;
@@ -60,12 +60,12 @@ enum Table {
 struct Entry(u64);
 
 impl Entry {
-    /// Bits of the codes. Of a sum of entries, too, their sum.
+    /// Bits of the codes; of a sum of entries, the total.
     fn len(self) -> u32 {
         self.0 as u32 & 0xFF
     }
 
-    /// Bytes of the symbols. Of a sum of entries, too, their sum.
+    /// Bytes of the symbols; of a sum of entries, the total.
     fn bytes(self) -> usize {
         (self.0 >> 8) as usize & 0xFF
     }

@@ -114,7 +114,7 @@ struct Tuples {
     count: u64,
     /// Bytes of all full blocks; the bytes after them are stored as they are.
     full: u64,
-    /// Turns fields into tuples of so many words.
+    /// Turns fields into tuples of this many words.
     undo: fn(usize, &[u8], &mut [u8]),
     windows: BlockWindows,
 }

@@ -1,8 +1,8 @@
 //! `TiledLorenzo` (type 25): differences inside of tiles, which are stored one after the other.
 //!
 //! Reference: `TiledLorenzo`. Tiles are independent and their places follow from the dimensions, so that a window
-//! decodes the tiles that its rows cross. Tiles at the end of a dimension are stored whole. Of tall tiles in wide arrays,
-//! a window of rows would decode far more than itself: the first one decodes the array, once.
+//! decodes the tiles that its rows cross. Tiles at the end of a dimension are stored whole. With tall tiles in wide
+//! arrays, a window of rows would decode far more than itself: the first one decodes the whole array, once.
 #![forbid(unsafe_code)]
 
 mod kernel;
