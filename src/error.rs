@@ -257,7 +257,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Checks that go on after one that needs an unknown part: the rest of the container is checked too.
+/// Collects errors about unknown parts, so that the rest of the container is checked too.
 #[derive(Debug, Default)]
 pub struct UnknownParts(Option<Error>);
 

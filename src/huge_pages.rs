@@ -22,7 +22,7 @@ use rustix::process::{Resource, getrlimit};
 const RANGE: usize = 8 << 30;
 /// Bytes of a huge page.
 const HUGE: usize = 2 << 20;
-/// Sizes above this have pages of their own in mimalloc, which then takes none in advance.
+/// Sizes above this have their own pages in mimalloc, which then takes none in advance.
 const SMALL: usize = 512 << 10;
 /// Sizes above this are rare, and hardly written: the kernel's requests are received in 16 MiB.
 const LARGE: usize = 8 << 20;

@@ -51,7 +51,7 @@ pub fn in_order<T: Send, R: Send, E>(
             }
             let (sender, result) = mpsc::sync_channel(1);
             if started == 0 {
-                // There are no threads to be had.
+                // No thread could be started.
                 sender.send(work(item)).ok();
                 return take(result);
             }
