@@ -27,7 +27,7 @@ impl Activity {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a file as open until the returned value is dropped: also when all of its container goes.
+    /// Counts a file as open until the returned value is dropped, at the latest with its container.
     pub(super) fn open(self: &Arc<Self>) -> InUse {
         self.open_files.fetch_add(1, Ordering::Relaxed);
         InUse(self.clone())

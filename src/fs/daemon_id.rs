@@ -1,4 +1,4 @@
-//! Which process serves a mount: the daemon says so in extended attributes of the root, and others find it by them.
+//! Which process serves a mount: the daemon reports it in extended attributes of the root.
 //!
 //! A process id is valid in its PID namespace only, so the daemon also reports its namespace.
 //!

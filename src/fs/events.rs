@@ -54,7 +54,7 @@ impl Events {
             let flags = WatchFlags::MODIFY | WatchFlags::ATTRIB | WatchFlags::MOVE_SELF;
             match events.add(file.as_fd(), flags) {
                 Ok(id) => {
-                    // Changes before the start of the watch have no witness.
+                    // Changes before the start of the watch went unnoticed.
                     source.check().ok();
                     events.lock().files.insert(id, File { source: source.clone(), renamed: false, ended: false });
                     let weak = Arc::downgrade(&events);

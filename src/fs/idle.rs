@@ -1,7 +1,7 @@
 //! Decides when a mount has been idle for the time of `idle=`.
 //!
-//! The caller looks several times within that time, so requests need not record when they came. Whether the mount is
-//! in use in other ways (as a current directory) is decided by the kernel, when it is asked to unmount.
+//! The caller looks several times within that time, so requests need not record their time. Other uses of the mount (as
+//! a current directory) are left to the kernel, which refuses the unmount.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;

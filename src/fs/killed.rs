@@ -184,7 +184,7 @@ impl Waits {
         wanted.enter()
     }
 
-    /// Calls `end` whenever requests were given up.
+    /// Calls `end` whenever requests were cancelled.
     pub(super) fn on_given_up(&self, end: impl Fn() + Send + Sync + 'static) {
         // There is one, set before the first request.
         _ = self.end_unwanted.set(Box::new(end));

@@ -246,8 +246,8 @@ impl Mount {
     }
 }
 
-/// The mount `id` of `mounts`, if it is one of ours that was not there `before`. The id alone does not tell: that of a
-/// mount that has gone meanwhile is the first to be used again.
+/// The mount `id` of `mounts`, if it is one of ours that was not there `before`. The id alone is not enough: the kernel
+/// reuses the id of a removed mount first.
 fn new_mount(mounts: Vec<mountinfo::Mount>, before: &[mountinfo::Mount], id: u64) -> Option<mountinfo::Mount> {
     mounts.into_iter().find(|m| m.id == id).filter(|m| m.kind == mountinfo::TYPE && !before.contains(m))
 }

@@ -8,7 +8,7 @@
 //! Reads of files that are passed through wait for disks and servers and decode nothing: they have their own threads,
 //! so that one without an answer blocks nothing else.
 //!
-//! A job is wanted as long as the request that it was offloaded for.
+//! A job is wanted as long as the request that offloaded it.
 //!
 //! Limits: [`METADATA_THREADS`] threads for metadata, and as many for openings, or [`FAR`] of each if the container is
 //! on a server; [`PASSED_THREADS`] for files that are passed through; `threads=` threads for each of the others.

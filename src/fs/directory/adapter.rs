@@ -46,7 +46,7 @@ impl DirectorySession {
         Self { me, attributes }
     }
 
-    /// Where a call goes that concerns an entry; the root of a container is one of the mirrored directory.
+    /// Destination of a call on an entry; the root of a container is an entry of the mirrored directory.
     fn entry(&self, ino: INodeNo) -> To {
         match place(ino.0) {
             Place::Inner(slot, inner) => To::Container(slot, Ino(inner)),

@@ -163,9 +163,9 @@ impl Directory {
                     ino.map_or(Ok(()), |ino| names.push(&name, 0, Kind::Flat(ino)))
                 })
             }
-            // Without the server, every other one would wait as long.
+            // The server does not answer: each further container would wait as long.
             (Some(Err(e)), _) if below.is_far() && is_out_of_reach(&e) => Err(e),
-            // Which of the two cannot be said now.
+            // Whether it shows as files or as a directory cannot be determined now.
             (Some(Err(_)), _) => Ok(()),
             _ => names.push(&name, 0, Kind::Tree),
         })?;

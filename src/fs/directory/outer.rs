@@ -180,7 +180,7 @@ impl Directory {
         let handle = self.open_file(file, (uid, number, seen.version())).map_err(|e| errno(&e))?;
         let mut state = self.state();
         let mark = |seen: &Seen| state.nodes.mark(identity(seen, false), seen.rights);
-        // A list on a server may be without tags.
+        // Lists of a server may lack tags.
         let (marks, version) =
             ([mark(&seen), mark(&seen.clone().untagged())], state.nodes.mark(seen.version(), seen.rights));
         let node = state.nodes.get(number).ok_or(Errno::ESTALE)?;
@@ -226,7 +226,7 @@ impl Directory {
         if let Passed::Local(file) = &open.file {
             // If allocation fails here, that thread tries again.
             let _ = reply_buffer::with(size.into(), |buffer| {
-                // A short answer may be that of a page that is not in memory.
+                // A short read may have stopped at a page that is not in memory.
                 if let Ok(n) = sys::read_cached(file.as_fd(), buffer, offset)
                     && n == buffer.len()
                     && let Some(reply) = reply.take()

@@ -88,7 +88,7 @@ impl Collected {
         let pieces = mem::take(&mut self.pieces);
         view.read_pieces(range.start, &mut copied.bytes, &|blob, piece| pieces.get(&(blob.id(), piece)).cloned())?;
         copied.pieces.extend(pieces.into_keys());
-        // The copy is at most as long as a request, and there is no way to do with less.
+        // The copy is no longer than a request; less memory is not possible.
         let before = mem::replace(&mut self.held, len);
         held.0.fetch_add(len, Ordering::Relaxed);
         held.0.fetch_sub(before, Ordering::Relaxed);
