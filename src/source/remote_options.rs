@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Options for objects on servers. Local files ignore them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteOptions {
-    /// How long a server that fails is asked again before a read fails.
+    /// How long a failing server is asked again before a read fails.
     pub timeout: Duration,
     /// The `ETag` that the object must have.
     pub expect: Option<String>,
@@ -28,7 +28,7 @@ pub struct CacheDir {
     pub dir: PathBuf,
     /// Most bytes in it; `None` if only the free space of the disk counts.
     pub size: Option<u64>,
-    /// The directory itself, from its first use on: its path may be made to lead elsewhere.
+    /// The directory itself, from its first use on: its path may later lead elsewhere.
     #[cfg(feature = "remote")]
     pub(super) held: Arc<OnceLock<OwnedFd>>,
 }

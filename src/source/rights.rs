@@ -4,7 +4,7 @@
 //! a list, the group bits of a mode hold the mask, and cannot express users to whom the list denies what it grants
 //! others. An entry of a list that names a user grants nothing.
 //!
-//! Limits: lists of `NFSv4` are not read; their servers give modes that stand for them.
+//! Limits: lists of `NFSv4` are not read; their servers give equivalent modes.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -20,7 +20,7 @@ const ACL: &str = "system.posix_acl_access";
 const VERSION: [u8; 4] = [2, 0, 0, 0];
 /// Size of an entry: tag, rights, id.
 const ENTRY: usize = 8;
-/// Size of the longest list that is read; longer ones count as if they gave nothing.
+/// Size of the longest list that is read; longer ones count as granting nothing.
 const LONGEST: usize = 4096;
 
 // Tags of entries.
@@ -83,7 +83,7 @@ impl Rights {
                 Some((u16::from_le_bytes([*t0, *t1]), u32::from(u16::from_le_bytes([*r0, *r1]))))
             })
         };
-        // Rights that all entries of a kind give; without any, all.
+        // The rights common to all entries of a kind; all rights if there are none.
         let given = |tag| entries().filter(|(of, _)| *of == tag).fold(ALL, |all, (_, rights)| all & rights);
         let is_there = |tag| entries().any(|(of, _)| of == tag);
         let mask = given(MASK);

@@ -117,7 +117,7 @@ impl Seen {
         self.version
     }
 
-    /// Stays the same while the file is written to: its place; of an object, its version.
+    /// An identity that writes do not change: the place of a file, the version of an object.
     pub fn identity(&self) -> Version {
         match self.version {
             far @ [.., FAR] => far,

@@ -306,7 +306,7 @@ impl Top {
             match resolved(at.as_ref().unwrap_or(fd), part) {
                 Ok(fd) if more.is_empty() => return Ok(Below::Local(fd)),
                 Ok(fd) => at = Some(fd),
-                // The call is not there, or not allowed here.
+                // The system call is missing, or forbidden here.
                 Err(Errno::AGAIN | Errno::NOSYS | Errno::PERM) => {
                     return walk(fd, device, path, |_| Ok(())).map(Below::Local);
                 }

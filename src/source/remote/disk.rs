@@ -41,15 +41,15 @@ use crate::source::remote_options::CacheDir;
 
 /// Begins every file.
 const MAGIC: [u8; 16] = *b"fzmfs remote  1\n";
-/// The magic, the key of the object, version, start and end, and the CRC-32C of all but itself.
+/// Magic, key of the object, version, start and end, and the CRC-32C of the rest.
 const HEADER: usize = 16 + 32 + 3 * 8 + 4;
 /// The file with the version.
 const VERSION: &str = "version";
 /// Longest such file.
 const MOST_VERSION: u64 = 4096;
-/// Spans that are being written at a time; others are not kept.
+/// Spans that are written at a time; further ones are not kept.
 const WRITING: usize = 8;
-/// Names that are tried for a file that is being written: a process that was killed may have left some.
+/// Names to try for a file that is being written: a killed process may have left some.
 const NAMES: usize = 64;
 /// Most bytes that are written between two looks at the free space.
 const LOOK: u64 = 64 << 20;
@@ -64,7 +64,7 @@ pub(super) struct Disk {
     /// The directory for the open version; none before one is open.
     open: Mutex<Open>,
     writing: AtomicUsize,
-    /// Bytes that are being written, and bytes written since the last look at the free space.
+    /// Bytes being written, and bytes written since the last look at the free space.
     pending: AtomicU64,
     written: AtomicU64,
 }
@@ -73,7 +73,7 @@ pub(super) struct Disk {
 struct Open {
     /// Identifies the version in the names of files.
     version: Option<u64>,
-    /// The ranges that are there: ends by starts.
+    /// The ranges on disk: ends by starts.
     ranges: BTreeMap<u64, u64>,
 }
 
@@ -97,7 +97,7 @@ impl Disk {
         Ok(Self { settings: settings.clone(), key, dir, open: Mutex::default(), writing, pending, written })
     }
 
-    /// The version that was open last, if its first bytes are there.
+    /// The version that was open last, if its first bytes are on disk.
     pub(super) fn known(&self) -> Option<Version> {
         let mut text = String::new();
         self.file(VERSION)?.take(MOST_VERSION).read_to_string(&mut text).ok()?;
@@ -130,7 +130,7 @@ impl Disk {
         self.write(VERSION, &[text.as_bytes()])
     }
 
-    /// The ranges that are there of the version `wanted`; passes the names of files of others to `other`.
+    /// The ranges on disk of the version `wanted`; passes the names of files of other versions to `other`.
     fn listed(&self, wanted: u64, other: impl Fn(&str)) -> BTreeMap<u64, u64> {
         let mut ranges = BTreeMap::new();
         let entries = self.top().and_then(|top| evict::entries(top, &self.dir));
@@ -145,7 +145,7 @@ impl Disk {
         ranges
     }
 
-    /// The range that is there from `at` on, if any; else where the next one begins.
+    /// The range on disk from `at` on, if any; else the start of the next one.
     pub(super) fn there(&self, at: u64) -> std::result::Result<Range<u64>, Option<u64>> {
         let open = self.lock();
         match open.ranges.range(..=at).next_back() {
@@ -239,7 +239,7 @@ impl Disk {
         self.pending.fetch_sub(span.len(), Ordering::AcqRel);
     }
 
-    /// Writes a file that is there as a whole, or not at all.
+    /// Writes a file atomically: complete, or not at all.
     fn write(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
         let top = self.top().ok_or(Errno::BADF)?;
         let (part, mut file) = self.new_file(top)?;

@@ -1,6 +1,6 @@
 //! Eviction from a directory of `remote_cache`: least recently used first.
 //!
-//! Processes that share the directory do this side by side: a file that another one has removed is no error.
+//! Processes that share the directory evict concurrently: a file that another one has removed is not an error.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstatvfs, openat, statat,
 
 use super::stored_name::{PART, parse};
 
-/// A file that is being written for this time was left by a process that was killed.
+/// A file that has been in the writing for this time was left by a killed process.
 const ABANDONED: Duration = Duration::from_secs(3600);
 /// This part of the disk stays free, or this many bytes if that is less.
 const FREE: u64 = 20;

@@ -26,10 +26,10 @@ const PROGRESS: u64 = 64 << 10;
 /// The first and the longest pause between requests.
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(3);
-/// A request that brings nothing, or hardly anything, is given up after this part of the time-out, and made again: its
-/// connection may be the cause.
+/// A request that brings almost nothing within this part of the time-out is given up and made again: its connection may
+/// be at fault.
 const TRIES: u32 = 3;
-/// Bytes within that part that count as something.
+/// Bytes within that part that count as progress.
 const SOME: u64 = 16 << 10;
 
 /// A request for the bytes of one object.
@@ -59,7 +59,7 @@ struct Clock {
     since: Instant,
     /// Bytes since then.
     bytes: u64,
-    /// The same of the request that is being made.
+    /// Start of the current request, and its bytes.
     tried: Instant,
     brought: u64,
 }
@@ -79,7 +79,7 @@ impl Clock {
         (self.tried, self.brought) = (Instant::now(), 0);
     }
 
-    /// When the request that is being made has failed.
+    /// When the current request fails.
     fn try_end(&self) -> Instant {
         let part = self.timeout.checked_div(TRIES).unwrap_or_default();
         self.tried.checked_add(part).unwrap_or(self.tried).min(self.end())

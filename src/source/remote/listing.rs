@@ -23,7 +23,7 @@ const MOST: usize = 8 << 20;
 /// The first and the longest pause between requests.
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(3);
-/// A request that nothing answers is given up after this part of the time-out, and made again.
+/// A request without any answer is given up after this part of the time-out, and made again.
 const TRIES: u32 = 3;
 
 /// An object, as a list describes it.
@@ -127,7 +127,7 @@ impl Page {
             let size = element(object, "Size")?.0.parse().ok()?;
             let modified = element(object, "LastModified").and_then(|(time, _)| seconds(time)).unwrap_or(0);
             let etag = element(object, "ETag").map(|(etag, _)| unescaped(etag).into_owned());
-            // A key that ends with `/` marks a directory, which is there without it.
+            // A key that ends with `/` marks a directory, which exists without it.
             if !key.ends_with('/')
                 && !key.ends_with("%2F")
                 && let Some(name) = name(key)

@@ -39,7 +39,7 @@ const NEAR: u64 = 16;
 const NEAR_BYTES: u64 = 64 << 10;
 /// How long the end waits for writes to disk.
 const WRITTEN: Duration = Duration::from_secs(5);
-/// How often a reader joins a request that others have made, before it makes its own.
+/// Number of times that a reader joins a request of others before it makes its own.
 const JOINS: usize = 3;
 
 /// An object on a server.
@@ -292,12 +292,12 @@ impl Origin for Object {
             let needed = self.cover(&ranges, None)?;
             match Self::copy(&needed.cover, parts, what) {
                 Ok(()) => return Ok(()),
-                // By this reader; or by all others that waited.
+                // Given up by this reader, or by all others that waited.
                 Err((e, _)) if is_given_up(&e) && !wanted::is_ahead() => {
                     wanted::check().inspect_err(|_| self.leave(&needed))?;
                     continue;
                 }
-                // Others have made this request, and its time may have been over soon.
+                // The request was made by others, and may have been close to its time limit.
                 Err((_, span)) if joins < JOINS && !needed.fetch.iter().any(|own| Arc::ptr_eq(own, &span)) => {}
                 Err((e, _)) => return Err(e),
             }

@@ -1,11 +1,11 @@
 //! Objects under one prefix: the files of a sparse frame, or the shards next to a file.
 //!
-//! There is no list of them: each is opened when it is read, and pinned as its container is. An object that is newer
-//! than the container when that was opened belongs to another version of it, and one that was read before must be the
-//! same when it is opened again. They share connections.
+//! They are not listed: each is opened when it is read, and pinned as its container is. An object newer than the time
+//! at which the container was opened belongs to another version of it, and one that was read before must be the same
+//! when it is opened again. They share connections.
 //!
-//! Limits: times of servers count seconds, so that an object that was replaced in the second in which the container was
-//! opened is not noticed by its time.
+//! Limits: servers give times in seconds, so that replacing an object in the second in which the container was opened
+//! goes unnoticed.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -117,7 +117,7 @@ impl Objects {
         let address = self.address.with(name, self.below)?;
         let path = address.shown().to_path_buf();
         let is_first = self.below && self.lock().since.is_none();
-        // Which version the user expects is said of the first object.
+        // Only the first object has a version that the user expects.
         let expect = self.options.expect.clone().filter(|_| is_first);
         let options = RemoteOptions { expect, ..self.options.clone() };
         let memory = self.account.memory().total();

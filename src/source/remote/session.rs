@@ -51,7 +51,7 @@ impl Session {
         Self { open: other.open.clone(), requests: Mutex::default() }
     }
 
-    /// The runtime and the clients, which are started if need be.
+    /// The runtime and the clients, started if necessary.
     ///
     /// # Errors
     /// [`crate::error::Kind::Io`] if no thread can be started; [`crate::error::Kind::Usage`] if the settings of S3 in

@@ -12,7 +12,7 @@ use crate::limits::zeroed;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wanted;
 
-/// A range of an object, being fetched or there.
+/// A range of an object, being fetched or complete.
 pub(super) struct Span {
     range: Range<u64>,
     state: Mutex<State>,
@@ -21,7 +21,7 @@ pub(super) struct Span {
 
 #[derive(Default)]
 struct State {
-    /// All of the range, or nothing before the first byte is there.
+    /// All of the range, or nothing before the first byte has arrived.
     bytes: Vec<u8>,
     /// How many of them have arrived.
     there: usize,
@@ -43,12 +43,12 @@ impl Span {
         self.range.end.saturating_sub(self.range.start)
     }
 
-    /// Where the bytes that are missing begin.
+    /// Start of the missing bytes.
     pub(super) fn missing_from(&self) -> u64 {
         self.range.start.saturating_add(to_u64(self.lock().there))
     }
 
-    /// Whether nothing is on its way any more.
+    /// Whether no more bytes are coming.
     pub(super) fn is_done(&self) -> bool {
         let state = self.lock();
         state.failed.is_some() || to_u64(state.there) >= self.len()
@@ -104,7 +104,7 @@ impl Span {
         self.lock().failed.is_some()
     }
 
-    /// Passes the bytes that are there to `work`.
+    /// Passes the bytes so far to `work`.
     pub(super) fn with<T>(&self, work: impl FnOnce(&[u8]) -> T) -> T {
         let state = self.lock();
         work(state.bytes.get(..state.there).unwrap_or_default())

@@ -1,8 +1,8 @@
 //! The version of an object: the reply headers that identify its bytes, compared with every reply.
 //!
 //! Servers are asked to answer only for this version (`If-Match`), but several ignore that, so every reply is compared
-//! too. A strong entity tag identifies the bytes. A weak one may stay the same when they change, so the time of the last
-//! change counts too; without a tag, that and the size have to do.
+//! too. A strong entity tag identifies the bytes. A weak one may stay the same when they change, so the time of the
+//! last change counts too; without a tag, time and size must suffice.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 

@@ -162,7 +162,7 @@ impl Spans {
                 None => {
                     let all = gap(range.end);
                     match self.make_room(kept, &all) {
-                        // It is dropped once it was read: no more than the reader has a buffer for.
+                        // It is dropped after the read, so it is no longer than the reader's buffer.
                         None => {
                             let most = range.end.min(free.end).min(at.saturating_add(LARGEST));
                             (stored.clone().unwrap_or(at..most), None)
@@ -274,7 +274,7 @@ impl Spans {
 }
 
 impl Kept {
-    /// The span that has the byte at `at`, or gets it.
+    /// The span that has the byte at `at`, or will have it.
     fn at(&mut self, at: u64) -> Option<Arc<Span>> {
         let (start, (span, _)) = self.spans.range(..=at).next_back()?;
         let (start, span) = (*start, span.clone());
