@@ -33,7 +33,7 @@ const RANK: usize = 16;
 const AXES: usize = RANK + 1;
 
 /// Bytes of the blocks that a read may touch, and as many more for each of its bytes. Blocks are decoded whole: where
-/// each column of an array is a chunk, a row takes all of them. Any array that a cache can hold a row of blocks of is
+/// each column of an array is a chunk, a row takes all of them. Any array with a row of blocks that fits in a cache is
 /// below the limit.
 const BLOCKS: u64 = 1 << 30;
 const PER_BYTE: u64 = 1 << 12;

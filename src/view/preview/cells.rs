@@ -27,7 +27,7 @@ pub(super) struct Cells {
 }
 
 impl Cells {
-    /// Gives the cells that nothing was read of the content of the one above, or else of the one before.
+    /// Fills cells without any element read with the content of the cell above, or else of the one before.
     pub(super) fn spread(&mut self, is_read: &[bool]) {
         for i in 0..is_read.len() {
             let from = if i >= self.columns { i - self.columns } else { i.saturating_sub(1) };

@@ -16,7 +16,7 @@ pub(super) trait Element: Copy + PartialEq + PartialOrd + Debug {
     /// The value; 64-bit integers are rounded.
     fn value(self) -> f64;
 
-    /// The value in words: all digits that tell it from others.
+    /// The value in words: enough digits to distinguish it from others.
     fn text(self) -> String {
         format!("{self:?}")
     }

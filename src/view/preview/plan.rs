@@ -1,8 +1,8 @@
 //! Which elements of a plane are decoded for its picture, so that the pieces that they are in fit in the budget.
 //!
 //! All of them, if they fit. Otherwise whole lines of them at even distances; otherwise places at even distances. A
-//! piece that is decoded from where the one before it ended costs all of them: if only the start of such a stream fits,
-//! that of the first plane is shown. Fragments are decoded where whole pieces do not fit.
+//! piece that continues the one before it costs all pieces before it: if only the start of such a stream fits, the
+//! start of the first plane is shown. Fragments are decoded where whole pieces do not fit.
 //!
 //! Invariant: depends on the layout of the data only, never on what is cached, so that a picture is always the same.
 #![forbid(unsafe_code)]
@@ -23,7 +23,7 @@ use super::plane::Plane;
 
 /// Maximum bytes of a strip, unless it is of one element.
 const STRIP: u64 = 1 << 20;
-/// Bytes that are read at a place, or of the rows of a line, if there are as many in its cell.
+/// Bytes that are read at a place, or of the rows of a line, as far as the cell has them.
 const PLACE: u64 = 4 << 10;
 /// Fewer lines, and fewer places, are worse than the start.
 const LINES: u64 = 16;
@@ -252,7 +252,7 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Whether cells that nothing was read of look like their neighbours.
+    /// Whether cells without any element read look like their neighbours.
     pub(super) fn is_spread(&self) -> bool {
         self.cover != Cover::Start
     }

@@ -1,6 +1,6 @@
 //! Which values get which colours.
 //!
-//! From percentile 1 to percentile 99 of the cells shown. If most have one value, so that these are equal, the
+//! From percentile 1 to percentile 99 of the cells shown. If these are equal because most cells have one value, the
 //! percentiles of the others.
 #![forbid(unsafe_code)]
 
