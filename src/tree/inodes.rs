@@ -115,7 +115,7 @@ fn child(block: Arc<InodeRange>, index: u64) -> Result<Inode> {
         Children::Listed(listing) => listing,
         Children::Numbered(level) => {
             return Ok(match level.below(index) {
-                // How deep it is only matters for names with `/`.
+                // The depth only matters for names with `/`.
                 Some(level) => Inode::Dir(Arc::new(Dir::new(DirSource::Numbered(level), 0))),
                 None => Inode::Child(block, index),
             });
