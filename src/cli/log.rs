@@ -130,8 +130,7 @@ where
     layer.with_writer(Syslog(Arc::new((socket, path))))
 }
 
-/// A socket, and the address of the system log. Not connected to it: a log daemon may be started or started again at
-/// any time.
+/// A socket, and the address of the system log. Not connected to it: a log daemon may start or restart at any time.
 #[derive(Debug)]
 struct Syslog(Arc<(UnixDatagram, PathBuf)>);
 

@@ -257,7 +257,7 @@ impl Mirrored {
         self.find_container(place, reading, reading.options().account())?.open()
     }
 
-    /// Finds a container, for which a server may have to be waited for; `account` may be that of others too.
+    /// Finds a container, which may wait for a server; `account` may be shared with others.
     ///
     /// # Errors
     /// As [`Mirrored::open`].

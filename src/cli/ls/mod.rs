@@ -41,7 +41,7 @@ pub(super) fn print(
     let refused = |e| Failure::of(&args.file, &e);
     let tree = archive.tree();
     let top = TreePath::at(tree, path).map_err(refused)?;
-    // The tree is listed twice, so that nothing is printed if it cannot be, and that sizes align: a list of all paths
+    // The tree is listed twice, so that nothing is printed if that fails, and so that sizes align: a list of all paths
     // would take much memory.
     let whole = args.recursive || top.kind != Kind::Dir;
     let mut sizes = Sizes { archive, args, width: 1, failed: HashSet::new() };
