@@ -37,7 +37,7 @@ struct State {
     claimed: bool,
     result: Option<Result<Piece>>,
     waiting: Vec<Waiting>,
-    /// Threads that block until the result is there: mostly none, and to wake none takes a system call too.
+    /// Threads that block until the result is there: mostly none, and a system call to wake none is saved.
     blocked: u32,
     /// Blocked threads that will not give up.
     firm: u32,

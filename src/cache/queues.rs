@@ -324,7 +324,7 @@ impl Queues {
         RING.saturating_sub(self.ahead.bytes).max(self.ahead.bytes / 2)
     }
 
-    /// Whether it is the first piece, or the one before it passes just now.
+    /// Whether it is the first piece, or the one before it has just passed.
     fn continues(&self, (blob, piece): Key) -> bool {
         piece.checked_sub(1).is_none_or(|before| self.passes((blob, before), 2))
     }

@@ -29,8 +29,8 @@ pub struct Readahead {
     /// Bytes read sequentially, and the number of reads.
     run: u64,
     reads: u32,
-    /// The run began elsewhere than where a read was expected: the first one at the start of the file, others where
-    /// the last one ended.
+    /// The run began at an unexpected place. A read is expected where the last one ended; the first one, at the start
+    /// of the file.
     sought: bool,
     window: u64,
     /// The end of the range requested so far.
@@ -58,8 +58,8 @@ impl Readahead {
         Self { sought: true, ..self }
     }
 
-    /// Whether a read of `range`, which is not recorded yet, is one of a reader that jumps: it is elsewhere than
-    /// expected, or continues a short run that began so.
+    /// Whether `range`, which is not recorded yet, is a random read: it is elsewhere than expected, or continues a
+    /// short run that began so.
     pub fn is_random(&self, range: &Range<u64>) -> bool {
         !self.is_expected(range) || self.sought && self.run < PATIENCE
     }

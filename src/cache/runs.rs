@@ -77,8 +77,7 @@ impl Runs {
 }
 
 impl Cache {
-    /// Decodes prefetched `pieces`, which continue each other, on one thread. Returns `false` and forgets them if no
-    /// thread can be expected to.
+    /// Decodes prefetched `pieces`, a run, on one thread. Returns `false` and forgets them if no thread is available.
     pub(super) fn decode_run(&self, blob: &BlobRef, pieces: Range<u64>) -> bool {
         let mut state = self.lock();
         if state.runs.extend(blob.id(), &pieces) {
