@@ -85,8 +85,8 @@ impl Holding {
 }
 
 impl Users {
-    /// Nobody holds anything yet. All users together may hold a part of the memory of `account` and `descriptors`;
-    /// `is_shared`: they are several.
+    /// No user holds anything yet. All users together may hold a part of the memory of `account` and `descriptors`;
+    /// `is_shared`: there are several users.
     pub fn new(account: &Account, descriptors: u64, is_shared: bool) -> Self {
         let total = Holding { bytes: LEAST.saturating_add(account.memory().total() / PART), descriptors };
         Self(Arc::new(Inner { account: account.clone(), total, is_shared, state: Mutex::default() }))
