@@ -43,7 +43,7 @@ impl Steps {
         self.count.checked_sub(1)?.checked_mul(self.step)?.checked_add(1)
     }
 
-    /// The first `count` of them, and the others.
+    /// The first `count` of them, and the rest.
     fn split(self, count: u64) -> (Self, Self) {
         let start = self.start.saturating_add(count.saturating_mul(self.step));
         (Self { count, ..self }, Self { start, count: self.count.saturating_sub(count), ..self })

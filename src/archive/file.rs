@@ -240,8 +240,8 @@ impl fmt::Debug for File {
     }
 }
 
-/// Bytes of a part of a file: larger parts than the first are decoded on several threads from their beginning, as far
-/// as the second; readahead continues there.
+/// Parts of a file longer than the first are decoded on several threads from their beginning, up to the second number
+/// of bytes; readahead continues there.
 const AT_ONCE: Range<u64> = 256 << 10..8 << 20;
 /// Maximum number of bytes of pieces that are announced at once: a source fetches as many as it has room for.
 const ANNOUNCED: u64 = 1 << 30;

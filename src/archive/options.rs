@@ -22,7 +22,7 @@ use crate::source::{CacheDir, RemoteOptions};
 
 /// Disk space for decoded data that does not fit in memory.
 const SPILL: u64 = 4 << 30;
-/// Memory for structure and for decoding that `cache=` does not go below, within the 64 MiB that everything else has.
+/// Minimum memory for structure and for decoding, whatever `cache=` is; part of the 64 MiB for everything else.
 const STRUCTURE: u64 = 1 << 20;
 /// Maximum Zstandard window size.
 const WINDOW: u64 = 128 << 20;
@@ -223,7 +223,7 @@ impl Options {
         self
     }
 
-    /// Sets how long a server that fails is asked again before a read fails. Default: 30 s.
+    /// Sets how long a failing server is asked again before a read fails. Default: 30 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.remote.timeout = timeout;

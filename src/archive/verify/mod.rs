@@ -37,8 +37,8 @@ pub struct Report {
     pub checks: u64,
     /// Bytes that the checks covered.
     pub bytes: u64,
-    /// Number of checksums among them; `None` if that is not known. Without any, nothing shows that bytes were
-    /// overwritten, unless they decode no longer.
+    /// Number of checksums among them; `None` if that is not known. Without any, overwritten bytes go unnoticed if they
+    /// still decode.
     pub checksums: Option<u64>,
 }
 
