@@ -38,7 +38,7 @@ pub const FILES: &[Images] = embedded! {
 /// Bytes of the digest in front of an image.
 pub const DIGEST: usize = 64;
 
-/// Largest image, in bytes. A larger one is refused: code is loaded whole, as its checksum says, or not at all.
+/// Largest image, in bytes. A larger one is refused: code is verified and loaded as a whole, or not at all.
 const LARGEST: u64 = 16 << 20;
 
 impl Images {

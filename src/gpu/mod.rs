@@ -272,8 +272,8 @@ impl Gpu {
         Arc::new(Self { open: Box::new(open), policy, device, lost, loading, decoded: <[AtomicU64; 2]>::default() })
     }
 
-    /// A device that is used if `open` succeeds, if there is a driver that could open it: without one, no batches are
-    /// formed for a device.
+    /// A device that is used if `open` succeeds; without a driver that could open it, no batches are formed for a
+    /// device.
     pub fn detected(open: impl Fn() -> DeviceResult<Arc<dyn Device>> + Send + Sync + 'static) -> Arc<Self> {
         Self::with_driver(has_driver(), open)
     }
