@@ -6,7 +6,7 @@
 use std::path::{Component, Path};
 
 /// Whether a link in a directory `depth` below the mirrored one cannot lead out of it by `target`. Names in the target
-/// may be links themselves, which do not lead out either; to go up after one of them might.
+/// may be links themselves, which do not lead out either; going up after one of them might.
 pub fn stays_inside(target: &Path, depth: usize) -> bool {
     let up = target.components().take_while(|part| matches!(part, Component::ParentDir | Component::CurDir));
     let ups = up.filter(|part| *part == Component::ParentDir).count();

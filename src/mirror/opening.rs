@@ -16,7 +16,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{self, Container, Input, Options};
 use crate::source::{OpenFiles, Place, Prefix, Seen, Source, Top};
 
-/// Containers of a server that are found at a time: one that waits takes no processor.
+/// Containers of a server that are looked up at a time: waiting takes no processor time.
 pub const FAR: usize = 16;
 
 /// The containers below a directory.
@@ -36,7 +36,7 @@ pub struct Containers {
 pub struct Found {
     /// The input to parse.
     pub input: Input,
-    /// The file that it was found by: itself, or its index.
+    /// The file that identifies it: itself, or its index.
     pub seen: Seen,
 }
 
@@ -46,7 +46,7 @@ pub struct Opened {
     pub container: Arc<dyn Container>,
     /// The input that it was parsed from.
     pub input: Input,
-    /// The file that it was found by: itself, or its index.
+    /// The file that identifies it: itself, or its index.
     pub seen: Seen,
     /// Its checks that run in the background.
     pub checks: BackgroundChecks,
