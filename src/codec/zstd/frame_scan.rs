@@ -26,7 +26,7 @@ pub struct FrameScan {
     pub skippables: SkippableList,
     /// Why no more frames can be found, if the end of one depends on an unknown part.
     pub unknown: Option<Error>,
-    /// The cut, if the range ends inside a frame. The last frame is then the part of it that is there.
+    /// The cut, if the range ends inside a frame. The last frame is then the part before the cut.
     pub cut: Option<Cut>,
 }
 

@@ -17,7 +17,7 @@ use super::division::{Division, PieceFrames, Plan};
 use super::frame::Cut;
 use super::random_access::Frames;
 
-/// Maximum frames that a thread counts before it takes the next ones, and minimum of such turns.
+/// Maximum number of frames that a thread counts in one turn, and minimum number of turns.
 const TOGETHER: usize = 256;
 const TURNS: usize = 64;
 
