@@ -115,8 +115,8 @@ pub trait Blob: Send + Sync {
         Err(Error::corrupt(format!("piece {piece} has no fragments"), "piece"))
     }
 
-    /// Whether piece `piece` is decoded from where the one before it ended: one thread then decodes pieces in order,
-    /// and another one only delivers them. Cheap. Does not block.
+    /// Whether decoding piece `piece` continues the one before it: one thread then decodes pieces in order, and another
+    /// one only delivers them. Cheap. Does not block.
     fn is_run(&self, piece: u64) -> bool {
         let _ = piece;
         false
@@ -128,8 +128,8 @@ pub trait Blob: Send + Sync {
         Verified::No
     }
 
-    /// Where a device decodes the bytes of this blob, or, if it is shown as a grid without padding, of that array in C
-    /// order; `None` if no device can.
+    /// The device stream of the bytes of this blob, or, if it is shown as a grid without padding, of that array in C
+    /// order; `None` if no device can decode it.
     fn on_device(&self) -> Option<OnDevice> {
         None
     }

@@ -60,7 +60,7 @@ use fragments::Fragments;
 /// The supported formats, in the order of detection.
 pub static FORMATS: &[Format] = &[fzm::FORMAT, zstd::FORMAT, ztensor::FORMAT, zxc::FORMAT, blosc2::FORMAT];
 
-/// The file by which a directory is a container: a sparse Blosc2 frame.
+/// The file that makes a directory a container: a sparse Blosc2 frame.
 pub const INDEX: &str = blosc2::INDEX;
 
 /// Memory for an object on a server that is opened by itself.
@@ -164,7 +164,7 @@ impl Input {
     }
 }
 
-/// Whether a server has answered, and serves no object.
+/// Whether a server has answered, but not with an object.
 fn is_refused(e: &Error) -> bool {
     use std::io::ErrorKind::{NotFound, PermissionDenied, Unsupported};
     matches!(e.kind(), Kind::Io(e) if matches!(e.kind(), NotFound | PermissionDenied | Unsupported))

@@ -27,7 +27,7 @@ use super::item_spec::ItemSpec;
 use super::memory::{Active, ChunkKey, INDEX, Memory};
 use super::stored_chunk::StoredChunk;
 
-/// Larger blocks are decoded whole into a buffer that is kept, even if all of the block is read.
+/// Larger blocks are decoded whole into a kept buffer, even if all of the block is read.
 pub(super) const BIG: u64 = 4 << 20;
 /// The same limits if only a part of a block is read: about a piece, and less for the index chunk, which is read a few
 /// entries at a time.

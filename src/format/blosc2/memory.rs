@@ -247,7 +247,7 @@ mod tests {
         let memory = Memory::new(Account::new(100, 0), 1 << 30);
         let decode = || memory.allocate([80]).map(|(active, [block])| (active, block));
         drop(memory.block(KEY, decode).unwrap());
-        // Found, as by a reader that comes later.
+        // Found, as by a later reader.
         let (copying, block) = memory.block(KEY, || panic!("it is kept")).unwrap();
         std::thread::scope(|scope| {
             let (ask, asked) = mpsc::channel();
