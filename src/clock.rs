@@ -1,5 +1,5 @@
-//! The time by which things get old. In unit tests it stands still until a test moves it: none depends on how fast a
-//! machine is.
+//! The clock for ages and expiry. In unit tests it stands still until a test moves it, so that no test depends on the
+//! speed of a machine.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::time::Instant;
 
-/// When a wait of a unit test is a hang, and the test fails.
+/// A wait this long in a unit test is a hang, and fails the test.
 #[cfg(test)]
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 

@@ -299,7 +299,7 @@ pub fn os_explain(error: &io::Error) -> String {
     os_message(error) + os_advice(error)
 }
 
-/// The limit that a system call has met.
+/// The limit that made a system call fail.
 fn os_advice(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EMFILE) => "; ulimit -n sets how many this process may have",

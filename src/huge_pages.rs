@@ -4,7 +4,7 @@
 //! memory freed by one piece serves the next. Freed memory returns to the system when the allocator is used after a
 //! second, or at once with [`give_back`].
 //!
-//! Limits: 8 GiB of addresses, not of memory; beyond them, and where they cannot be had, plain pages. A piece of 1 MiB
+//! Limits: 8 GiB of address space, not of memory; beyond it, or if it cannot be reserved, plain pages. A piece of 1 MiB
 //! takes 7 % more than its bytes, no piece more than an eighth.
 #![expect(unsafe_code, reason = "an allocator is unsafe to implement, and mmap(2) to call")]
 

@@ -1,7 +1,7 @@
 //! Work on several threads: on the items of an iterator, with the results in order; or on shared state.
 //!
-//! Limits: at most twice as many items as threads are taken before the results of the first ones are.
-//! Invariant: a panic in the work is one of the caller.
+//! Limits: items are taken at most twice the number of threads ahead of the results. Invariant: a panic in the work is
+//! raised in the caller.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -93,7 +93,7 @@ pub fn together<R: Send>(others: usize, work: impl Fn() -> error::Result<R> + Sy
     })
 }
 
-/// Receives from the threads of this caller; asks meanwhile, for them, whether their work is wanted.
+/// Receives from the threads of this caller; meanwhile checks, on their behalf, whether the work is wanted.
 fn wanted_from<T>(from: &Receiver<T>) -> Result<T, RecvError> {
     loop {
         match from.recv_timeout(LOOK) {
@@ -182,7 +182,7 @@ mod tests {
             wanted::wait_while(&never, &mutex, locked, |()| true).map(drop)
         };
         let main = thread::current().id();
-        // The caller has nothing to do but to wait for the others.
+        // The caller only waits for the others.
         let work = || if thread::current().id() == main { Ok(()) } else { forever() };
         let failed = while_wanted(|| false, || together(2, work));
         assert!(is_given_up(&failed.unwrap_err()));
