@@ -1,10 +1,11 @@
-// Bitpack undone, four bytes of elements a thread.
+// Undo Bitpack: each thread unpacks four bytes of elements.
 //
-// Reference: section 5.6. The bits of these elements are a power of two: they lie in one byte, or are one integer.
+// Reference: section 5.6. The number of bits per element is a power of two: a field lies within one byte, or is a whole
+// integer.
 
 #include "common.cuh"
 
-// `words` words of elements of `size` bytes, of which `nbits` bits are stored.
+// `words` words of elements of `size` bytes; `nbits` bits of each element are stored.
 KERNEL bitpack(const u8 *src, u32 *dst, u64 words, u32 size, u32 nbits, u32 *fault) {
     u64 word = (u64)blockIdx.x * blockDim.x + threadIdx.x;
     if (word >= words)

@@ -1,16 +1,16 @@
-// Bitshuffle undone, for each width of the elements.
+// Undo Bitshuffle, for each element width.
 //
-// Reference: section 5.8. A thread makes 32 elements out of one word of every plane; neighbours read neighbouring
-// words, and write whole lines together: a multiple of 1024 elements is one of warps. `bytes` are whole blocks of
-// `block` bytes, which is such a multiple: nothing here comes from the stream but bits.
+// Reference: section 5.8. Each thread makes 32 elements from one word of every plane; neighbouring threads read
+// neighbouring words, and write whole lines together: a multiple of 1024 elements fills warps. `bytes` are whole blocks
+// of `block` bytes, a multiple of that: the stream supplies nothing but bits.
 
 #include "bitshuffle.cuh"
 
-// The word of the first plane, and the number of words from plane to plane, for the 32 elements of this thread.
+// The word of the first plane for the 32 elements of this thread, and the number of words between planes.
 __device__ inline u64 place(u64 thread, u32 width, u32 block, u32 *stride) {
     u32 words = block / width / 32;
     *stride = words;
-    // Words of 64 bits lie with their second half, which has the first elements, behind.
+    // The second half of a 64-bit word has the first elements.
     u32 word = (u32)(thread % words) ^ (width == 8 ? 1 : 0);
     return thread / words * (block / 4) + word;
 }
@@ -21,7 +21,7 @@ __device__ inline u64 place(u64 thread, u32 width, u32 block, u32 *stride) {
 template <u32 W> __device__ inline void unshuffle(const u32 *src, u32 *dst, u64 bytes, u32 block) {
     __shared__ Quad space[WARPS][8 * W];
     u64 thread = (u64)blockIdx.x * blockDim.x + threadIdx.x;
-    // The same for all of a warp.
+    // Uniform within a warp.
     if (thread >= bytes / (4 * W))
         return;
     u32 stride;
@@ -51,7 +51,7 @@ KERNEL bitshuffle_4(const u32 *src, u32 *dst, u64 bytes, u32 block, u32 *fault) 
     unshuffle<32>(src, dst, bytes, block);
 }
 
-// The upper and the lower halves of the elements are turned one after the other. Half of them are written at a time.
+// Turns the upper and the lower halves of the elements one after the other. Half of the elements are written at a time.
 KERNEL bitshuffle_8(const u32 *src, u32 *dst, u64 bytes, u32 block, u32 *fault) {
     __shared__ Quad space[WARPS][256];
     u64 thread = (u64)blockIdx.x * blockDim.x + threadIdx.x;

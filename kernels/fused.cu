@@ -1,13 +1,13 @@
-// Chains of stages in one kernel: the stored bytes are read once, and what the chain makes is written once.
+// Chains of stages in one kernel: stored bytes are read once, and the result is written once.
 //
 // Reference: sections 5.9, 5.8, 5.1. A block of 256 threads takes a chunk of RZE, which is a block of Bitshuffle of
-// 16384 bytes, and holds whole tiles of LorenzoQuant of rank 1. What follows the last full block is not shuffled.
+// 16384 bytes, and holds whole tiles of LorenzoQuant of rank 1. Bytes after the last full block are not shuffled.
 
 #include "fused_line.cuh"
 
 // Turns the planes in `s.out` into elements of W bits, quad by quad in slots.
 template <u32 W> __device__ inline void unshuffle(Rze &s, u32 w) {
-    // A thread has two words of every plane where these are long, one where they are short; then not all have one.
+    // A thread has two words of every long plane, or one of every short one; then some threads have none.
     constexpr u32 STRIDE = CHUNK / (4 * W), EACH = W < 16 ? 16 / W : 1, ACTIVE = STRIDE / EACH;
     u32 t = threadIdx.x;
     Quad *quads = (Quad *)s.out;
@@ -26,7 +26,7 @@ template <u32 W> __device__ inline void unshuffle(Rze &s, u32 w) {
     if (t < ACTIVE) {
 #pragma unroll
         for (u32 k = 0; k < EACH; k++) {
-            // A block that is not full is not shuffled.
+            // A partial block is not shuffled.
             if (w == CHUNK)
                 elements<W>(v[k]);
 #pragma unroll
@@ -62,7 +62,7 @@ KERNEL rze_bitshuffle_4(const u8 *src, u64 size, const u32 *starts, Quad *dst, u
     words<32>(src, size, starts, dst, len, fault);
 }
 
-// As many blocks a processor has room for: five take all of its shared memory but a quarter.
+// Blocks per multiprocessor, as many as fit: five take three quarters of its shared memory.
 #define CHAIN(T, C, NAME, BLOCKS)                                                                                     \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) rze_bitshuffle_lorenzo_quant_1_##NAME(              \
         const u8 *src, u64 size, const u32 *starts, T *dst, u64 len, u32 coding, u32 radius, T scale,                 \

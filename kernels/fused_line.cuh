@@ -1,43 +1,43 @@
-// RZE, Bitshuffle and LorenzoQuant of rank 1 undone, from the stored bytes to the elements of a chunk.
+// Undo RZE, Bitshuffle and LorenzoQuant of rank 1, from the stored bytes to the elements of a chunk.
 //
-// Reference: sections 5.9, 5.8, 5.1. The planes of a chunk never leave registers: a thread takes a word of each, which
-// are its 32 codes in a row, and a warp has a tile of 1024. Codes are summed as integers, which is exact, so in any
-// order, unless they are too large for floats; such a tile is summed in the library's order.
+// Reference: sections 5.9, 5.8, 5.1. The planes of a chunk never leave registers: a thread takes one word of each,
+// which makes 32 consecutive codes, and a warp has a tile of 1024. Codes are summed as integers, exactly and thus in
+// any order; a tile with sums too large for floats is summed in the library's order.
 #pragma once
 #include "bitshuffle.cuh"
 #include "lorenzo_quant.cuh"
 #include "rze.cuh"
 
-// Sums of a tile, from its start, that are exact however they are added, as floats: up to this magnitude.
+// Up to this magnitude, all sums from the start of a tile are exact floats, in any order.
 #define EXACT (1u << 23)
-// Outliers of a tile add at most so much that sums of them and of codes, which are at most 2^30, fit an integer.
+// Limit on the outliers of a tile in total: with the codes, which sum to at most 2^30, they fit an integer.
 #define ROOM (1ull << 30)
 
-// How many bits of a code count, where it is small: the sums of a tile are then exact, and fit an integer.
+// The number of bits of a small code: the sums of a tile are then exact, and fit an integer.
 template <typename T, typename C> __device__ inline constexpr u32 small_bits() {
     return sizeof(C) == 4 ? 20 : sizeof(C) == 2 && sizeof(T) == 4 ? 13 : 8 * sizeof(C);
 }
 
-// An integer as a float; of an f64 it is the lower word, so that it takes an addition, and no conversion.
+// Converts an integer to a float; for f64 it becomes the lower word, so that an addition replaces the conversion.
 __device__ inline float real(i32 n, float) { return (float)n; }
 __device__ inline double real(i32 n, double) {
     u64 bits = 0x4330000000000000ull | ((u32)n ^ 0x80000000u);
     return __longlong_as_double((long long)bits) - 4503601774854144.0;
 }
 
-// The codes in a word as signed numbers, side by side, where they are of ZIGZAG.
+// The codes in a word as signed numbers, side by side; decodes ZIGZAG.
 template <typename C> __device__ inline u32 signed_codes(u32 word, u32 coding) {
     constexpr u32 BITS = 8 * sizeof(C), ONES = BITS == 8 ? 0x01010101u : BITS == 16 ? 0x00010001u : 1u;
     return coding == ZIGZAG ? (word >> 1 & ~(ONES << (BITS - 1))) ^ (word & ONES) * (u32)(C)~0u : word;
 }
 
-// Number `j` of those.
+// Number `j` of signed_codes().
 template <typename C> __device__ inline i32 signed_code(u32 word, u32 j) {
     constexpr u32 BITS = 8 * sizeof(C);
     return (i32)(word << (32 - BITS - BITS * j)) >> (32 - BITS);
 }
 
-// Sums a tile in the library's order. `dst` has `count` elements, and holds the differences, without the `outliers`.
+// Sums a tile in the library's order. `dst` holds its `count` differences, without the `outliers`.
 template <typename T>
 __device__ inline void in_order(T *dst, u32 count, T scale, u64 tile, Outliers<T> outliers) {
     u32 lane = threadIdx.x % 32;
@@ -74,7 +74,7 @@ __device__ inline void in_order(T *dst, u32 count, T scale, u64 tile, Outliers<T
     }
 }
 
-// Adds the outliers of a tile to its numbers, if they are integers, and small enough together; gives whether they are.
+// Adds the outliers of a tile to its numbers if they are integers, and small in total; returns whether they are.
 template <typename T> __device__ inline bool add_whole(const Outliers<T> &outliers, u64 tile, u32 *numbers) {
     u32 lane = threadIdx.x % 32, from = outliers.first[tile] + lane, end = outliers.end(tile);
     u64 load = 0;
@@ -96,8 +96,8 @@ template <typename T> __device__ inline bool add_whole(const Outliers<T> &outlie
     return true;
 }
 
-// Writes the elements of the sums of a tile: those of this thread, on top of `before`. A warp writes whole lines of 128
-// bytes, out of its space, 4 KiB at a time.
+// Writes the elements of a tile from this thread's sums plus `before`. A warp writes whole lines of 128 bytes from its
+// space, 4 KiB at a time.
 template <typename T>
 __device__ inline void put(const i32 (&sum)[32], i32 before, T *dst, u32 count, u32 *space, T scale) {
     constexpr u32 PARTS = sizeof(T) / 4, OWN = 32 / PARTS, PER = 16 / sizeof(T);
@@ -114,7 +114,7 @@ __device__ inline void put(const i32 (&sum)[32], i32 before, T *dst, u32 count, 
             ((Few<T> *)space)[slot(8 * lane + i)] = few;
         }
         __syncwarp();
-        // Quad `lane` of every 32 is that of lane `lane / 8` of every four.
+        // Quad `lane` of every 32 belongs to lane `lane / 8` of every four.
         T *own = dst + lane / 8 * 32 + OWN * part + lane % 8 * PER;
         u32 at = (u32)(own - dst);
 #pragma unroll
@@ -131,8 +131,8 @@ __device__ inline void put(const i32 (&sum)[32], i32 before, T *dst, u32 count, 
     }
 }
 
-// A tile with outliers, with large codes, or of a scale that is not finite: as hot_tile(). It is rare enough to be done
-// in memory, so that it takes no more registers than the other.
+// A tile with outliers, with large codes, or with a scale that is not finite; otherwise as hot_tile(). Rare, so it
+// works in memory, and takes no more registers than the hot path.
 template <typename T, typename C>
 __device__ inline void any_tile(const u32 (&words)[8 * sizeof(C)], T *dst, u32 count, u32 *space, u32 coding,
                                 u32 radius, T scale, u64 tile, Outliers<T> outliers) {
@@ -142,7 +142,7 @@ __device__ inline void any_tile(const u32 (&words)[8 * sizeof(C)], T *dst, u32 c
     bool small = true;
 #pragma unroll
     for (u32 i = 0; PER == 1 && i < W; i++) {
-        // As numbers they are at most 2^20; what wraps is not small.
+        // Numbers must be at most 2^20; one that wraps is not small.
         i32 own = coding <= ZIGZAG ? (i32)signed_codes<C>(words[i], coding) : (i32)(words[i] - radius);
         bool wraps = coding > ZIGZAG && (words[i] < radius) != (own < 0);
         small &= (u32)(own + (1 << 20)) <= 2u << 20 && !wraps;
@@ -163,7 +163,7 @@ __device__ inline void any_tile(const u32 (&words)[8 * sizeof(C)], T *dst, u32 c
     __syncwarp();
     bool added = small && outliers.in(tile, 1) && add_whole(outliers, tile, space);
     bool good = small && scale - scale == 0 && (added || !outliers.in(tile, 1));
-    // Modulo 2^32: those of large codes mean nothing.
+    // Modulo 2^32: meaningless for large codes.
     u32 own = 0;
 #pragma unroll 1
     for (u32 i = 0; i < 8; i++) {
@@ -181,7 +181,7 @@ __device__ inline void any_tile(const u32 (&words)[8 * sizeof(C)], T *dst, u32 c
         }
     }
     if (!__all_sync(FULL, good)) {
-        // A whole outlier and a code are added to the same float as integers.
+        // An integral outlier and a code, added as integers, give the same float.
 #pragma unroll 1
         for (u32 i = 0; i < 32; i++) {
             u32 n = space[4 * slot(8 * lane + i / 4) + i % 4], at = 32 * lane + i;
@@ -212,7 +212,7 @@ __device__ inline void any_tile(const u32 (&words)[8 * sizeof(C)], T *dst, u32 c
     }
 }
 
-// The elements of small codes without outliers: `words` are the 32 codes of this thread.
+// The elements of small codes without outliers; `words` are the 32 codes of this thread.
 template <typename T, typename C>
 __device__ inline void hot_tile(const u32 (&words)[8 * sizeof(C)], T *dst, u32 count, u32 *space, u32 coding,
                                 T scale) {
@@ -228,11 +228,11 @@ __device__ inline void hot_tile(const u32 (&words)[8 * sizeof(C)], T *dst, u32 c
     put(sum, warp_scan(run) - run, dst, count, space, scale);
 }
 
-// `len` bytes of codes become elements. Outliers are by tile.
+// Turns `len` bytes of codes into elements. Outliers are by tile.
 template <typename T, typename C>
 __device__ inline void line(const u8 *src, u64 size, const u32 *starts, T *dst, u64 len, u32 coding, u32 radius,
                             T scale, Outliers<T> outliers, u32 *fault) {
-    // Tiles of a chunk, and how many a warp has at most; words of a plane.
+    // Tiles of a chunk, the most tiles of a warp, and words of a plane.
     constexpr u32 W = 8 * sizeof(C), TILES = CHUNK / sizeof(C) / 1024, EACH = TILES > 8 ? TILES / 8 : 1;
     constexpr u32 PLANE = CHUNK / (4 * W);
     __shared__ union {
@@ -261,18 +261,18 @@ __device__ inline void line(const u8 *src, u64 size, const u32 *starts, T *dst, 
 #pragma unroll
             for (u32 q = 0; q < W; q++) {
                 u32 plane = (W - 1 - q) * (PLANE / 8), bits = bitmap[plane];
-                // Most planes of high bits are zeros.
+                // Most high planes are zeros.
                 if (__any_sync(FULL, bits != 0))
                     v[r][q] = spread(bits >> at & 15, word_at(s.stored.body, head + rank[plane] + __popc(bits & low)));
             }
         } else {
-            // A block that is not full is not shuffled.
+            // A partial block is not shuffled.
 #pragma unroll
             for (u32 q = 0; q < W; q++)
                 v[r][q] = chunk_word(s.stored, kind, head, w, w == CHUNK ? (W - 1 - q) * PLANE + word : word * W + q);
         }
         if (w == CHUNK) {
-            // The upper bits are zeros, or in two's complement those of the sign.
+            // The upper bits are zeros, or, in two's complement, copies of the sign.
             constexpr u32 SMALL = small_bits<T, C>();
             u32 sign = coding == SIGNED ? v[r][W - 1] : 0, high = 0;
 #pragma unroll

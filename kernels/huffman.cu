@@ -1,9 +1,9 @@
-// Huffman undone: a thread a partition, a warp 32 of them side by side.
+// Undo Huffman: each thread decodes a partition, each warp 32 adjacent ones.
 //
-// Reference: section 5.10. The host has seen that all sections lie inside the stream; they start at any byte. What 12 bits
-// come to is looked up in a table, which is made once; longer codes are taken bit by bit.
+// Reference: section 5.10. The host has checked that all sections lie inside the stream; they start at any byte. A
+// table, made once, decodes the next 12 bits; longer codes are decoded bit by bit.
 //
-// Checked: that the cells of a partition are there, that every code has a key, and that the symbols take exactly the bits
+// Checked: that the cells of a partition exist, that every code has a key, and that the symbols take exactly the bits
 // of their partition.
 
 #include "common.cuh"
@@ -11,7 +11,7 @@
 #define LENGTHS 32u
 #define LOOKUP 12u
 
-// A little-endian word from any place.
+// An unaligned little-endian word.
 __device__ inline u32 word(const u8 *at) {
     u32 skip = (u32)((u64)at % 4);
     const u32 *words = (const u32 *)(at - skip);
@@ -25,14 +25,13 @@ template <typename E> __device__ inline E element(const u8 *at) {
     return value;
 }
 
-// The reverse code book: `first`, `base`, and behind them the keys.
+// The reverse code book: `first`, `base`, then the keys.
 template <typename E> struct Book {
     const u32 *first, *base;
     const u8 *keys;
     u32 bklen;
 
-    // The length of the code that the highest bits of `window` are, if it is at most `most`, and its key; 0 where there is
-    // none.
+    // The length of the code at the highest bits of `window`, if it is at most `most`, and its key; 0 if there is none.
     __device__ u32 code(u64 window, u32 most, E *key) const {
         for (u32 len = 1; len <= most; len++) {
             u32 value = (u32)(window >> (64 - len));
@@ -48,8 +47,8 @@ template <typename E> struct Book {
     }
 };
 
-// Makes the table: for every value of the next bits the key and, in the low 8 bits, the length of its code; 0 for a
-// code that is longer, or none, or a key that does not fit beside it. One block.
+// Fills the table: for every value of the next bits the key and, in the low 8 bits, the length of its code; 0 for a
+// longer code, an invalid one, or a key too large for the entry. One block.
 template <typename E> __device__ inline void fill_table(const u8 *tables, u32 bklen, u32 *table) {
     __shared__ u32 rows[2 * LENGTHS];
     for (u32 i = threadIdx.x; i < 2 * LENGTHS; i += blockDim.x)
@@ -67,7 +66,7 @@ template <typename E> __device__ inline void fill_table(const u8 *tables, u32 bk
 #define THREADS 128u
 #define LINE 16u
 
-// The bits of a partition to come, from the highest down; behind its last cell come zeros.
+// The next bits of a partition, from the highest down; zeros follow its last cell.
 struct Bits {
     const u8 *cells;
     u32 left, have;
@@ -88,8 +87,8 @@ struct Bits {
     }
 };
 
-// Decodes `n` symbols, which are those of the partitions from `partition` on. A thread decodes a partition, and the
-// warp writes what its threads have decoded, a line of each at a time.
+// Decodes `n` symbols of the partitions from `partition` on. Each thread decodes a partition, and the warp writes the
+// decoded symbols, a line of each thread at a time.
 template <typename E>
 __device__ inline void symbols(const u8 *src, u64 book_at, u64 nbit_at, u64 entry_at, u64 cells_at, u64 ncell, u32 bklen,
                                u32 sublen, const u32 *made, u64 partition, E *dst, u64 n, u32 *fault) {
@@ -104,7 +103,7 @@ __device__ inline void symbols(const u8 *src, u64 book_at, u64 nbit_at, u64 entr
     __syncthreads();
     u32 lane = threadIdx.x % 32, *line = (u32 *)lines[threadIdx.x / 32];
     u64 index = (u64)blockIdx.x * THREADS + threadIdx.x, first = index * sublen, warp = first - (u64)lane * sublen;
-    // The same for all of a warp.
+    // Uniform within a warp.
     if (warp >= n)
         return;
     u32 count = first >= n ? 0 : n - first < sublen ? (u32)(n - first) : sublen, nbit = 0, entry = 0;
@@ -113,7 +112,7 @@ __device__ inline void symbols(const u8 *src, u64 book_at, u64 nbit_at, u64 entr
         entry = word(src + entry_at + 4 * (partition + index));
     }
     u32 cells = nbit / 32 + (nbit % 32 != 0);
-    // A thread that finds a fault decodes nothing more, but writes with the others.
+    // A thread that finds a fault stops decoding, but still writes with the others.
     bool bad = (u64)entry + cells > ncell || nbit > 32ull * sublen;
     Book<E> book = {rows, rows + LENGTHS, src + book_at + 8 * LENGTHS, bklen};
     Bits bits = {src + cells_at + 4ull * (bad ? 0 : entry), bad ? 0 : cells, 0, 0};
@@ -146,7 +145,7 @@ __device__ inline void symbols(const u8 *src, u64 book_at, u64 nbit_at, u64 entr
         }
         __syncwarp();
         if (aligned) {
-            // As many lanes as a line has quads write the line of one.
+            // As many lanes as a line has quads write the line of one thread.
             constexpr u32 QUADS = LINE / 4;
 #pragma unroll
             for (u32 i = 0; i < QUADS; i++) {

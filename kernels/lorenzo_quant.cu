@@ -1,9 +1,9 @@
-// LorenzoQuant undone: rank 1 in tiles of 1024, rank 2 of 32 x 32, rank 3 of 8 x 8 x 8.
+// Undo LorenzoQuant: rank 1 in tiles of 1024, rank 2 of 32 x 32, rank 3 of 8 x 8 x 8.
 //
-// Reference: section 5.1. Tiles are independent. Codes, sums and results stay in registers; what a thread holds is
-// chosen so that each addition is the one the library makes. Positions outside the array count as 0.
+// Reference: section 5.1. Tiles are independent. Codes, sums and results stay in registers, distributed over threads
+// such that each addition is the one that the library makes. Positions outside the array count as 0.
 //
-// Nothing of a code is an index; outliers have been put into order by the host.
+// No code is used as an index; the host has sorted the outliers.
 
 #include "lorenzo_quant.cuh"
 
@@ -50,11 +50,11 @@ __device__ inline void line(const C *codes, T *dst, u64 n, u32 coding, u32 radiu
     }
 }
 
-// Divides by what the host knows: a multiplication instead of a division, exact for all of 32 bits.
+// Division by a number known to the host: a multiplication by its reciprocal, exact for all 32-bit numbers.
 struct Divisor {
     u32 magic, shift;
 
-    // As LorenzoQuant makes it: the shift in the upper word.
+    // As LorenzoQuant packs it: the shift is in the upper word.
     __device__ Divisor(u64 packed) : magic((u32)packed), shift((u32)(packed >> 32)) {}
 
     __device__ u32 of(u32 n) const {
@@ -63,19 +63,19 @@ struct Divisor {
     }
 };
 
-// An array that is decoded brick by brick, each brick to elements of its own in C order; an array that is not is one
+// An array that is decoded brick by brick, each brick to separate elements in C order; an array without bricks is one
 // brick.
 struct Grid {
-    // Extents of the array whose codes there are, slowest first.
+    // Extents of the array of codes, slowest first.
     u32 nz, ny, nx;
     // Elements of a brick, and bricks side by side.
     u32 bz, by, bx, gy, gx;
-    // The first brick that is wanted.
+    // The first brick requested.
     u32 first;
-    // By the tiles of a brick along x, those along y, all of them, and the bricks along x and y.
+    // Divisors: tiles of a brick along x, along y, and in all; bricks along x and y.
     Divisor across, down, inside, along_x, along_y;
 
-    // Where a tile of TZ x TY x TX lies in the array, its first code, and its first element.
+    // Place of a tile of TZ x TY x TX: its position in the array, its first code, and its first element.
     struct Place {
         u32 z, y, x;
         u64 code, element;
@@ -149,6 +149,7 @@ __device__ inline void square(const C *codes, T *dst, const Grid &g, u32 coding,
 }
 
 // The sums along z of eight planes, in Kogge-Stone order: lane 8 * z + x has `low` of plane z and `high` of plane z +
+// 4. Returns the sum for the low plane.
 // 4. Gives the sum for the low plane.
 template <typename T> __device__ inline T deepen(T low, T high, T *sum) {
     u32 lane = threadIdx.x % 32;
@@ -173,7 +174,7 @@ __device__ inline void cube(const C *codes, T *dst, const Grid &g, u32 tiles, u3
     __shared__ T bases[8][512];
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     u32 tile = blockIdx.x * 8 + warp;
-    // What is the same for all of a warp.
+    // Uniform within a warp.
     if (tile >= tiles)
         return;
     Grid::Place p = g.place<8, 8, 8>(tile);

@@ -1,23 +1,22 @@
-// AdaptiveBitpack and BitplaneRZE undone: a warp makes 32 elements at a time of the words that bit planes have of them.
+// Undo AdaptiveBitpack and BitplaneRZE: a warp makes 32 elements at a time from a word of each bit plane.
 //
 // Reference: `AdaptiveBitpack` and `BitplaneRZE`. A lane loads the word of one plane, and the lanes exchange bits. The
-// host has found where blocks and chunks are stored.
+// host has located the blocks and chunks.
 //
-// Checked: that blocks and chunks end inside of the input, and that a block has no more planes and bytes than an
-// element.
+// Checked: that blocks and chunks end inside the input, and that a block has no more planes and bytes than an element.
 
 #include "common.cuh"
 
 #define THREADS 256u
 #define WARPS (THREADS / 32)
-// Blocks of AdaptiveBitpack whose places follow from one known place.
+// Blocks of AdaptiveBitpack per known start.
 #define GROUP 128u
 // Words of a chunk of BitplaneRZE, of its map, and planes.
 #define CHUNK 1024u
 #define MAP 8u
 #define PLANES 32u
 
-// Bit `i` of the word of lane `l` becomes bit `l` of that of lane `i`.
+// Transposes: bit `i` of lane `l` becomes bit `l` of lane `i`.
 __device__ inline u32 transposed(u32 v) {
     u32 lane = threadIdx.x % 32, low = 0xFFFF;
 #pragma unroll
@@ -29,7 +28,7 @@ __device__ inline u32 transposed(u32 v) {
     return v;
 }
 
-// Up to 32 bits of a plane, of which `left` bytes are left.
+// Up to 32 bits of a plane with `left` more bytes.
 __device__ inline u32 bits_of(const u8 *plane, u32 left) {
     if (left >= 4 && (u64)plane % 4 == 0)
         return *(const u32 *)plane;
@@ -39,11 +38,12 @@ __device__ inline u32 bits_of(const u8 *plane, u32 left) {
     return bits;
 }
 
-// How a block is stored: planes of magnitudes, bytes of the first element where it is stored apart, and all bytes.
+// The form of a block: number of magnitude planes, bytes of the first element if it is stored separately, and total
+// bytes.
 struct Form {
     u32 rate, head, cost;
 
-    // Of block `i`; planes have `word` bytes.
+    // The form of block `i`; planes have `word` bytes.
     __device__ Form(const u8 *metadata, u64 i, u32 word, u32 selection) {
         rate = metadata[selection ? 2 * i : i];
         u32 selector = selection ? metadata[2 * i + 1] : 0;
@@ -52,7 +52,7 @@ struct Form {
     }
 };
 
-// Blocks of `block` elements; `starts` holds where every group of blocks starts in `src`.
+// Blocks of `block` elements; `starts` has the start of every group of blocks in `src`.
 template <typename E>
 __device__ inline void adaptive_bitpack(const u8 *src, u64 size, const u64 *starts, const u8 *metadata, E *dst,
                                         u64 count, u32 block, u32 selection, u32 *fault) {
@@ -103,10 +103,10 @@ KERNEL adaptive_bitpack_4(const u8 *src, u64 size, const u64 *starts, const u8 *
     adaptive_bitpack(src, size, starts, metadata, dst, count, block, selection, fault);
 }
 
-// A block a chunk of BitplaneRZE. `maps` and `starts` have for each its map and the first of its words among the `words`
-// from `src` on; `out` words become `dst`. A thread loads the four words that a bit of the map stands for.
+// A block decodes a chunk of BitplaneRZE. `maps` and `starts` have for each chunk its map and its first word among the
+// `words` from `src` on; `dst` receives `out` words. A thread loads the four words of one bit of the map.
 KERNEL bitplane_rze(const u32 *src, u64 words, const u32 *maps, const u32 *starts, u32 *dst, u64 out, u32 *fault) {
-    // A place is left free behind every plane: lanes then read different banks.
+    // One word of padding after every plane: lanes then read different banks.
     __shared__ u32 planes[PLANES][PLANES + 1];
     u32 t = threadIdx.x, lane = t % 32, warp = t / 32;
     const u32 *map = maps + (u64)blockIdx.x * MAP;

@@ -1,12 +1,12 @@
-// Quantizer undone, four elements a thread; then outliers are put where they belong, one a thread.
+// Undo Quantizer: each thread makes four elements; then each thread stores one outlier.
 //
 // Reference: sections 5.2 and 8. Powers of two are taken in 64 bits and rounded once, as the CPU does.
 //
-// Checked: the place of every outlier.
+// Checked: the position of every outlier.
 
 #include "common.cuh"
 
-// How codes become values.
+// Encodings of values as codes.
 #define SIGNED 0u
 #define ZIGZAG 1u
 #define IN_PLACE 2u
@@ -34,7 +34,7 @@ __device__ inline float relative(u32 code, float step) {
 }
 
 __device__ inline float same_bits(u32 bits, float) { return __uint_as_float(bits); }
-// Codes are the values' own bits only where both have 32.
+// Codes are the bits of the values only if both have 32.
 __device__ inline double same_bits(u32, double) { return 0; }
 
 template <typename T, typename C> __device__ inline T value(C code, u32 rule, u32 radius, T twice, float step) {

@@ -1,6 +1,6 @@
-// Zigzag and Negabinary undone, 16 bytes a thread.
+// Undo Zigzag and Negabinary: each thread decodes 16 bytes.
 //
-// Reference: section 5.7. What lies behind the last whole element is turned into something, and does not count.
+// Reference: section 5.7. Bytes after the last whole element are converted too; the result is ignored.
 
 #include "common.cuh"
 

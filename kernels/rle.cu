@@ -1,7 +1,7 @@
-// RLE undone: lengths become ends, which are added up by sums.cu, and every thread makes 16 bytes of output.
+// Undo RLE: lengths become ends by the sums of sums.cu, and each thread makes 16 bytes of output.
 //
-// Reference: section 5.5. A block finds its first and its last run, and a thread its own between them, by bisection:
-// so neither a long run nor many empty ones keep a thread busy.
+// Reference: section 5.5. A block finds its first and last run, and each thread its own between them, by bisection: so
+// neither a long run nor many empty ones keep a thread busy.
 //
 // Checked: that the runs end where the elements do. Then every element has a run.
 
@@ -15,7 +15,7 @@ KERNEL rle_lengths(const u32 *lengths, u64 *ends, u64 runs, u32 *fault) {
         ends[i] = lengths[i];
 }
 
-// The first of the runs `from..to` that ends behind `element`; `to` where none does.
+// The first of the runs `from..to` that ends after `element`; `to` if none does.
 __device__ inline u64 find(const u64 *ends, u64 from, u64 to, u64 element) {
     while (from < to) {
         u64 middle = from + (to - from) / 2;

@@ -1,7 +1,7 @@
-// RZE undone: a block a chunk.
+// Undo RZE: each block decodes a chunk.
 //
-// Reference: section 5.9. `starts` holds where each chunk starts in `src`, with RAW where it is stored as it is, and
-// where the last one ends; the host has made them from the size table.
+// Reference: section 5.9. `starts` has the start of each chunk in `src`, with RAW if it is stored as it is, and the end
+// of the last one; the host derives them from the size table.
 
 #include "rze.cuh"
 

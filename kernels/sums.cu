@@ -1,19 +1,19 @@
-// Running sums: Difference and Lorenzo undone.
+// Running sums: undo Difference and Lorenzo.
 //
-// Reference: sections 5.4 and 5.3. Sums start again with every span of elements. A span is cut into parts, a block each: a
-// first pass adds up the parts, a second one those sums, and the last one starts every part with the sum before it. Sums of
-// integers wrap, so that any order gives the same.
+// Reference: sections 5.4 and 5.3. Sums restart with every span of elements. A span is divided into parts, one per
+// block: the first pass totals the parts, the second one sums those totals, and the last one starts every part with the
+// sum before it. Integer sums wrap, so any order gives the same result.
 //
-// Nothing of the input is an index.
+// Nothing in the input is used as an index.
 
 #include "common.cuh"
 
 #define THREADS 256u
-// Elements that a thread adds up, and a block at a time.
+// Elements summed by a thread, and by a block at a time.
 #define OWN 8u
 #define TILE (THREADS * OWN)
 
-// What elements are added up in.
+// The type in which elements are summed.
 template <typename E> struct Wide {
     typedef u32 type;
 };
@@ -21,7 +21,7 @@ template <> struct Wide<u64> {
     typedef u64 type;
 };
 
-// Where part `index` of all spans lies: parts do not cross spans.
+// The place of part `index` of all spans: parts do not cross spans.
 struct Part {
     u64 start, end;
     bool first;
@@ -48,10 +48,10 @@ template <typename W> __device__ inline W block_sum(W v) {
     return sum;
 }
 
-// Where number `i` of a tile is kept: both neighbours, and those that lie OWN apart, are in different banks.
+// The place of number `i` of a tile: neighbours, and numbers at distance OWN, are in different banks.
 template <typename W> __device__ inline u32 kept(u32 i) { return i ^ (i >> (sizeof(W) == 8 ? 4 : 5) & (OWN - 1)); }
 
-// Adds up every part.
+// Totals every part.
 template <typename E> __device__ inline void totals(const E *src, E *dst, u64 n, u64 span, u64 part, u32 negabinary) {
     Part p(blockIdx.x, n, span, part);
     typename Wide<E>::type sum = 0;
@@ -62,8 +62,8 @@ template <typename E> __device__ inline void totals(const E *src, E *dst, u64 n,
         dst[blockIdx.x] = (E)sum;
 }
 
-// The sums in every part, on top of what `before` has for the part before it in its span (none where there is one part a
-// span). With `restart` sums also start again every so many elements, which divide TILE; a part is then a TILE.
+// The sums in every part, on top of `before` for the preceding part of its span (none with one part per span). With
+// `restart` sums also restart after that many elements, a divisor of TILE; a part is then a TILE.
 template <typename E>
 __device__ inline void sums(const E *src, E *dst, u64 n, u64 span, u64 part, u32 restart, const E *before, u32 negabinary) {
     typedef typename Wide<E>::type W;
@@ -101,8 +101,8 @@ __device__ inline void sums(const E *src, E *dst, u64 n, u64 span, u64 part, u32
     }
 }
 
-// Adds up along an axis of an array, in place: elements of it lie `lag` apart, `len` of them in a line; lines that
-// lie side by side are taken by neighbouring threads.
+// Sums along an axis of an array, in place: `len` elements of a line at distances of `lag`; neighbouring threads take
+// adjacent lines.
 template <typename E> __device__ inline void lines(E *array, u64 lag, u64 len, u64 count) {
     u64 line = (u64)blockIdx.x * THREADS + threadIdx.x;
     if (line >= count)
@@ -115,9 +115,9 @@ template <typename E> __device__ inline void lines(E *array, u64 lag, u64 len, u
     }
 }
 
-// The sums of floats in the library's order: a warp a span, in tiles of 32 segments of 16.
+// Sums floats in the library's order: one warp per span, in tiles of 32 segments of 16.
 template <typename T> __device__ inline void joined(const T *src, T *dst, u64 n, u64 span) {
-    // A place is left free behind every segment: lanes then read different banks.
+    // One place of padding after every segment: lanes then read different banks.
     __shared__ T tile[32 * 17];
     u32 lane = threadIdx.x;
     u64 start = blockIdx.x * span, end = start + span < n ? start + span : n;

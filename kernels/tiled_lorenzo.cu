@@ -1,9 +1,9 @@
-// TiledLorenzo undone: a block several tiles, in shared memory.
+// Undo TiledLorenzo: each block decodes several tiles, in shared memory.
 //
-// Reference: `TiledLorenzo`. Tiles follow each other in the input. The array is made brick by brick, in the order of
-// bricks: bricks are whole tiles, or cover a dimension.
+// Reference: `TiledLorenzo`. Tiles are consecutive in the input. The array is made brick by brick, in brick order:
+// bricks are whole tiles, or cover a dimension.
 //
-// Nothing of the input is an index.
+// Nothing in the input is used as an index.
 
 #include "common.cuh"
 
@@ -11,7 +11,7 @@
 // Elements that a block has space for: at least two tiles.
 #define SPACE 2048u
 
-// Where element `i` is kept: those that lie 32 apart are in different banks.
+// The place of element `i`: elements at distance 32 are in different banks.
 __device__ inline u32 kept(u32 i) { return i + i / 32; }
 
 // `tiles` tiles from tile `first` on, of tx x ty x tz elements, of an array of nx x ny x nz, in bricks of bx x by x bz.
@@ -20,7 +20,7 @@ template <typename E>
 __device__ inline void untile(const E *src, E *dst, u64 tiles, u64 first, u64 origin, u64 nx, u64 ny, u64 nz, u32 tx,
                               u32 ty, u32 tz, u64 bx, u64 by, u64 bz) {
     __shared__ u32 sums[SPACE + SPACE / 32];
-    // For each tile the place of its first element, and how much of it lies in the array.
+    // For each tile the place of its first element, and its extents inside the array.
     __shared__ u64 places[THREADS];
     __shared__ u32 inside[THREADS];
     u32 t = threadIdx.x, plane = tx * ty, elements = plane * tz;
@@ -39,7 +39,7 @@ __device__ inline void untile(const E *src, E *dst, u64 tiles, u64 first, u64 or
         inside[t] = right | low << 8 | deep << 16;
     }
     __syncthreads();
-    // The corners of planes, then the starts of rows, then the rows.
+    // First the corners of planes, then the starts of rows, then the rows.
     if (t < own) {
         u32 sum = 0;
         for (u32 i = t * elements, end = i + elements; i < end; i += plane)
@@ -58,7 +58,7 @@ __device__ inline void untile(const E *src, E *dst, u64 tiles, u64 first, u64 or
             sums[kept(i)] = sum += sums[kept(i)];
     }
     __syncthreads();
-    // Rows of neighbouring tiles lie side by side.
+    // Rows of neighbouring tiles are adjacent.
     for (u32 i = t; i < n; i += THREADS) {
         u32 x = i % tx, tile = i / tx % own, row = i / tx / own, y = row % ty, z = row / ty, limit = inside[tile];
         if (x < (limit & 255) && y < (limit >> 8 & 255) && z < limit >> 16)
