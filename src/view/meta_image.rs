@@ -1,4 +1,4 @@
-//! Headers of `MetaImage` files (`.mhd`), which describe an array whose elements are in another file.
+//! Headers of `MetaImage` files (`.mhd`), which describe an array in another file.
 //!
 //! Reference: "MetaIO/Documentation", ITK wiki.
 //! Limits: as [`nrrd`], without integers of 64 bits: `MET_LONG` has 32 of them, and VTK 9.7 allocates too little for
@@ -9,8 +9,8 @@ use crate::format::{Array, Number, NumberKind, Space};
 
 use super::nrrd;
 
-/// The header of `array`, whose elements are at the start of the file `data` in the same directory. `None` if the
-/// format has no such array.
+/// The header of `array`, with its elements at the start of the file `data` in the same directory. `None` if the format
+/// has no such array.
 pub fn header(array: &Array, space: Option<&Space>, data: &str) -> Option<String> {
     let number = Number::of(&array.descr)?;
     let kind = match (number.kind, number.width) {

@@ -1,4 +1,4 @@
-//! Headers of NRRD files (`.nhdr`), which describe an array whose elements are in another file.
+//! Headers of NRRD files (`.nhdr`), which describe an array in another file.
 //!
 //! Reference: "Definition of NRRD File Format", teem.sourceforge.net/nrrd/format.html.
 //! Limits: real numbers of rank 1 to `RANK`, of the types that the format has; booleans are bytes of 0 and 1.
@@ -41,7 +41,7 @@ pub fn header(array: &Array, space: Option<&Space>, elements: Elements<'_>) -> O
     // Writing to a String cannot fail.
     let _ = writeln!(text, "spacings: {}", spacing(array, space));
     if let Some(origin) = space.and_then(|space| space.origin.as_ref()) {
-        // Else elements would be cells, of which the first begins there.
+        // Otherwise elements would be cells, and the first one would begin there.
         let _ = writeln!(
             text,
             "axis mins: {}\ncenterings: {}",

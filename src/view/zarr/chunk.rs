@@ -113,7 +113,7 @@ impl Chunks {
         Ok(File::new(content).stored(self.stored()).typed(Some(self.shape())).read_whole())
     }
 
-    /// The chunk whose first element has the index `start`.
+    /// The chunk with its first element at the index `start`.
     fn content(&self, start: Vec<u64>, content: &Content) -> Option<Content> {
         if let Some(grid) = Tiles::grid(content, &self.array) {
             let window = Some(Window { start, shape: self.sizes.clone() });

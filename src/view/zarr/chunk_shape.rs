@@ -2,16 +2,16 @@
 //!
 //! A chunk grows from one element in the order of storage: the elements of a block, from the last dimension to the
 //! first; then the blocks of a chunk of the container; then those chunks. Pieces are consecutive in that order, so that
-//! what grew completely is a run of whole pieces. The stretch that would take the chunk over [`AIM`] is taken in part:
-//! in parts that divide it evenly, so that no chunk crosses from one block, or chunk of the container, to the next;
-//! and, of an array in C order, by whole pieces. If that leaves less than [`LEAST`], it is taken up to [`MOST`], and
-//! then in parts of any size. An array in C order of at most [`MOST`] bytes is one chunk.
+//! completed stretches are a run of whole pieces. The stretch that would take the chunk over [`AIM`] is taken in part:
+//! in parts that divide it evenly, so that no chunk crosses from one block, or chunk of the container, to the next; in
+//! an array in C order, by whole pieces. If that leaves less than [`LEAST`], it is taken up to [`MOST`], and then in
+//! parts of any size. An array in C order of at most [`MOST`] bytes is one chunk.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use crate::format::{Array, Tiles};
 
-/// Bytes of a chunk: the least, unless the array is smaller or cannot be divided so; those aimed at; the most.
+/// Bytes of a chunk: minimum, unless the array is smaller or cannot be divided so; target; maximum.
 const LEAST: u64 = 1 << 20;
 const AIM: u64 = 2 << 20;
 const MOST: u64 = 4 << 20;
@@ -28,7 +28,7 @@ struct Stretch {
     is_outermost: bool,
 }
 
-/// The elements of a chunk of `array` per dimension, none of which is 0.
+/// The elements of a chunk of `array` per dimension; none is 0.
 pub fn chunk_shape(array: &Array, tiles: &Tiles) -> Vec<u64> {
     if matches!(tiles, Tiles::Flat(_)) && array.byte_len().is_some_and(|bytes| bytes <= MOST) {
         return array.shape.iter().map(|&len| len.max(1)).collect();
@@ -88,7 +88,7 @@ impl Growth {
         let taken = if room == steps {
             steps
         } else if end == len {
-            // Nothing of the kind follows along this dimension: any division is even.
+            // No further stretch follows along this dimension: any division is even.
             let are_aligned = is_outermost || slice.saturating_mul(end).is_multiple_of(piece);
             let pieces = whole_pieces(room, slice.saturating_mul(unit), piece).filter(|_| are_aligned);
             pieces.unwrap_or_else(|| balanced(room, steps))
@@ -188,7 +188,7 @@ mod tests {
             (4, &[7000, 7000], &[700, 3584], &[64, 512], &[256, 3584]),
             // A block of 128 MiB, in even parts.
             (8, &[8192, 8192], &[4096, 4096], &[4096, 4096], &[64, 4096]),
-            // A block whose rows have a prime number of elements, over the most that a chunk has.
+            // A block with rows of a prime number of elements, longer than the longest chunk.
             (8, &[4, 4_000_012], &[1, 1_000_003], &[1, 1_000_003], &[1, 500_002]),
             // Blocks that do not divide the chunk, which is smaller than the least.
             (4, &[700, 530], &[300, 200], &[64, 50], &[700, 530]),

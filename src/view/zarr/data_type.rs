@@ -1,4 +1,4 @@
-//! Element types of Zarr, from those of NumPy.
+//! Element types of Zarr for the types of NumPy.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -15,7 +15,8 @@ pub(super) struct DataType {
     pub(super) endian: Option<&'static str>,
     /// Its zero, as a fill value.
     pub(super) zero: Value,
-    /// Whether zarr-python has had it since 3.1. It opens no group whose consolidated metadata has a type that it lacks.
+    /// Whether zarr-python has had it since 3.1, which opens no group with an unknown type in its consolidated
+    /// metadata.
     pub(super) is_common: bool,
 }
 
@@ -49,7 +50,7 @@ const ADDED: &[(&str, &str)] = &[
     ("f8_e8m0", "float8_e8m0fnu"),
 ];
 
-/// Maximum bytes of an opaque element, of which the zero is written.
+/// Maximum bytes of an opaque element, since its zero is written out.
 const LONGEST: u64 = 64 << 10;
 /// The name of fields that are only space between others.
 const PADDING: &str = "padding";
@@ -80,7 +81,7 @@ impl DataType {
         Some(Self { name, endian, zero, is_common: true })
     }
 
-    /// The type of records of `fields`. Readers disagree about those that are not in little-endian order.
+    /// The type of records of `fields`. Readers disagree about records that are not in little-endian order.
     fn of_fields(fields: &[(String, String)]) -> Option<Self> {
         let (mut all, mut zero) = (Vec::new(), Map::new());
         for (name, descr) in fields {

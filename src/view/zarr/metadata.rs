@@ -8,13 +8,13 @@ use crate::format::about::Attributes;
 
 use super::chunk::Chunks;
 
-/// The attribute that names the element that stands for a missing one.
+/// The attribute that names the element for missing values.
 const FILL: &str = "_FillValue";
 
 /// The document of an array with chunks `chunks`, the dimensions `dimensions` and these attributes.
 pub fn array(chunks: &Chunks, dimensions: &[String], mut attributes: Attributes) -> Value {
     let data_type = chunks.data_type();
-    // Of another form, xarray fails to open the whole group.
+    // In another form, xarray fails to open the whole group.
     if let Some(value) = attributes.get_mut(FILL) {
         match data_type.fill(value) {
             Some(fill) => *value = fill,
@@ -45,8 +45,8 @@ pub fn group() -> Value {
     json!({ "zarr_format": 3, "node_type": "group", "attributes": {} })
 }
 
-/// What precedes the attributes of a group, what follows them up to the first of its members' documents by their names,
-/// and what follows the last.
+/// The parts of a group's document: before its attributes; from there to the first of its members' documents by name;
+/// and after the last.
 pub const GROUP: [&str; 3] = [
     "{\"zarr_format\": 3, \"node_type\": \"group\", \"attributes\": ",
     ", \"consolidated_metadata\": {\"kind\": \"inline\", \"must_understand\": false, \"metadata\": {",

@@ -6,7 +6,7 @@
 //! C order, complete at the edges, where zeros (the fill value) follow. Codec: `bytes` alone.
 //! Left out: types that Zarr lacks, more than [`RANK`] dimensions.
 //!
-//! Invariant: what a chunk contains follows from the container alone, so that all mounts of it agree.
+//! Invariant: the content of a chunk follows from the container alone, so that all mounts of it agree.
 #![forbid(unsafe_code)]
 
 mod chunk;

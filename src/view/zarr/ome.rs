@@ -30,7 +30,7 @@ const UNITS: &[(&str, &str)] = &[
     ("h", "hour"),
 ];
 
-/// The attribute `ome` of a group with the array at `path`, whose dimensions are called `names`; `None` if it is no image.
+/// The attribute `ome` of a group with the array at `path` and dimensions `names`; `None` if it is not an image.
 pub fn multiscales(path: &str, names: &[String], space: &Space) -> Option<Value> {
     let rank = space.spacing.len();
     if names.len() != rank || !RANKS.contains(&rank) {
@@ -39,7 +39,7 @@ pub fn multiscales(path: &str, names: &[String], space: &Space) -> Option<Value>
     let axis = |((d, name), unit): ((usize, &String), &String)| {
         let mut axis = Map::new();
         axis.insert("name".to_owned(), name.as_str().into());
-        // Space is the last; what is before it may be anything.
+        // The axes of space come last; earlier ones may be anything.
         if d.saturating_add(3) >= rank {
             axis.insert("type".to_owned(), "space".into());
         }
