@@ -1,13 +1,13 @@
 //! Names of dimensions: the array's own, or names made of sizes.
 //!
-//! In a group, xarray wants one size for each name; names made of sizes have it whatever arrays there are. In an array,
-//! no name comes twice.
+//! In a group, xarray wants one size for each name; names made of sizes always satisfy that. In an array, names are
+//! unique.
 #![forbid(unsafe_code)]
 
-/// What names made of sizes start with; no other names do.
+/// Prefix of names made of sizes, and of no others.
 const SIZE: &str = "size_";
 
-/// Names made of the sizes in `shape`: `size_3`, `size_512`, and `size_512_2` where one comes again.
+/// Names made of the sizes in `shape`: `size_3`, `size_512`, and `size_512_2` if one is repeated.
 pub(super) fn by_size(shape: &[u64]) -> Vec<String> {
     let each = |(d, size): (usize, &u64)| {
         let before = shape.iter().take(d).filter(|other| *other == size).count();

@@ -10,7 +10,7 @@ use crate::view::zarr::{self, GROUP, OME};
 
 use super::{Member, Zarr};
 
-/// Attributes of the root that are about the container.
+/// Attributes of the root that describe the container.
 const CONTAINER: &str = "container";
 const LEFT_OUT: &str = "left_out";
 /// The one of arrays whose documents are not among those of the group: see `Chunks::uncommon`.
@@ -69,7 +69,7 @@ impl Zarr {
         Ok(out.content())
     }
 
-    /// Writes the attributes of the root: those of the container, what it is, and which of its arrays are not here.
+    /// Writes the attributes of the root: those of the container, its description, and its arrays that are left out.
     fn root_attributes(&self, out: &mut Spool) -> Result<()> {
         out.push(b"{")?;
         for (name, value) in
@@ -113,7 +113,7 @@ impl Zarr {
         Ok(zarr::multiscales(&names.path(0, &array.0), &names.dimensions(0, &array.0), &space))
     }
 
-    /// Writes the object `name` of what `each` has for the arrays: names and values.
+    /// Writes the object `name` of the entries that `each` returns for the arrays: name and value.
     fn list(&self, name: &str, out: &mut Spool, each: impl Fn(u64) -> Result<Option<(String, Value)>>) -> Result<()> {
         out.push(format!(", \"{name}\": {{").as_bytes())?;
         let mut separator = "";

@@ -1,11 +1,11 @@
-//! `data.zarr`: the arrays of a container as one Zarr group, whose chunks are views over the cached pieces.
+//! `data.zarr`: the arrays of a container as one Zarr group, with chunks that are views over the cached pieces.
 //!
 //! A program opens the group by its `zarr.json`, which contains the documents of all arrays and groups below, and then
 //! reads chunks by their names; no directory is listed for it. Metadata is made when it is read. All of it follows from
 //! the container, so that mounts of the same file show the same bytes.
 //!
-//! Limits: 8 bytes for each array and some 130 for each group, and the documents of a group while they are open, in the
-//! account; chunks and their directories take none.
+//! Limits, charged to the account: 8 bytes for each array, some 130 for each group, and the documents of a group while
+//! they are open; chunks and their directories take none.
 #![forbid(unsafe_code)]
 
 mod array_dir;
@@ -33,7 +33,7 @@ use names::{Names, NamesBuilder};
 pub(super) const NAME: &str = "data.zarr";
 /// The stem and the suffix of the name of a document.
 const DOCUMENT: (&str, &str) = ("zarr", ".json");
-/// The document of a group of at most so many arrays is made when its directory is listed, for its length.
+/// The document of a group of at most this many arrays is made when its directory is listed, for its length.
 const FEW: u64 = 16;
 /// The number of the document of the root group.
 const ROOT_DOCUMENT: u64 = u64::MAX;
@@ -41,7 +41,7 @@ const ROOT_DOCUMENT: u64 = u64::MAX;
 /// The arrays of a container, and their names in the group.
 struct Zarr {
     arrays: Arc<dyn Arrays>,
-    /// What tells versions of the container apart.
+    /// Distinguishes versions of the container.
     identity: Value,
     /// The attributes of the container.
     attributes: Attributes,
@@ -77,7 +77,7 @@ pub(super) fn root(
 }
 
 impl Zarr {
-    /// Array `index`; `None` if it is none.
+    /// Array `index`; `None` if it is not an array.
     ///
     /// # Errors
     /// Fails if that cannot be determined now; a broken array is left out.

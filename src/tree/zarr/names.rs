@@ -1,7 +1,7 @@
 //! The names of arrays and groups: safe, allowed in Zarr, and each given to one of them.
 //!
-//! The first array with a name keeps it; further ones get `~2`, `~3`, ... at its end, and so does a group whose name an
-//! array has. Only these names are kept; others follow from the name in the container.
+//! The first array with a name keeps it; further ones get the suffix `~2`, `~3`, ..., and so does a group with the name
+//! of an array. Only these names are kept; others follow from the name in the container.
 #![forbid(unsafe_code)]
 
 use std::collections::{HashMap, HashSet};
@@ -16,23 +16,23 @@ use crate::limits::{Charge, Limits};
 use super::super::names::safe;
 use super::{Zarr, dimensions};
 
-/// Maximum number of groups that contain an array, one in the other; further slashes of its name are escaped.
+/// Maximum number of nested groups around an array; further slashes of its name are escaped.
 const DEPTH: usize = 32;
 /// Bytes for an array or a group while names are given, and for an exception beside its text.
 const PER_NAME: u64 = 64;
 /// Bytes for an array or a group that are kept.
 const PER_MEMBER: u64 = 8;
-/// What errors call all of it.
+/// Name of this memory in error messages.
 const WHAT: &str = "names of data.zarr";
 
-/// The exceptions from [`path_of`] and from the arrays' own names of dimensions, and the groups.
+/// The groups, and the names that differ from [`path_of`] and from the arrays' own names of dimensions.
 pub(super) struct Names {
     renamed: HashMap<u64, Box<str>>,
     /// The first array in each group, and the number of path components of the group.
     groups: Vec<(u64, u32)>,
     /// The number of each array and, after them, of each group, with that of the group that contains it; 0: the root.
     members: Vec<(u32, u32)>,
-    /// Arrays whose dimensions are named by their sizes although they have names.
+    /// Arrays with dimensions named by their sizes despite having names.
     sized: HashSet<u64>,
     _charges: Vec<Charge>,
 }
@@ -48,8 +48,8 @@ impl Names {
         self.groups.len()
     }
 
-    /// The arrays by number and the groups, which have the numbers after those: those of one group together, because
-    /// zarr-python takes their documents for the content of a group only as long as they follow each other.
+    /// The members by number (groups follow arrays), group by group: zarr-python takes documents for the content of a
+    /// group only as long as they are consecutive.
     pub(super) fn members(&self) -> impl Iterator<Item = u64> {
         self.members.iter().map(|&(_, number)| number.into())
     }
@@ -82,8 +82,8 @@ fn path_of(name: &[u8]) -> String {
     components.into_iter().map(component).collect::<Vec<_>>().join("/")
 }
 
-/// A path component: besides what no file system has, Zarr has no names of dots alone, reserves those that start with
-/// two underscores, and calls its documents `zarr.json`; to zarr-python a backslash is a slash.
+/// A path component. Besides what no file system has, Zarr excludes names of dots alone and reserves names that start
+/// with two underscores, or are `zarr.json`, for its documents; to zarr-python a backslash is a slash.
 fn component(name: &[u8]) -> String {
     let name = safe(name).replace('\\', "%5C");
     match name.strip_prefix("__") {
@@ -94,7 +94,7 @@ fn component(name: &[u8]) -> String {
     }
 }
 
-/// Who has a path.
+/// The owner of a path.
 #[derive(Clone, Copy)]
 struct Taken {
     /// The next number to try for a name that collides with this one.
@@ -181,8 +181,8 @@ impl NamesBuilder {
         self.note_sizes(index, path.rsplit_once('/').map_or("", |(group, _)| group), named)
     }
 
-    /// Takes `path`, or the next one that is free, for an array, or for a group unless there is one: `group` says where
-    /// its name is, and `above` is the group that contains it. Returns the path, and the number of a group plus one.
+    /// Takes `path`, or the next free one, for an array; or for a group unless it exists: `group` locates its name, and
+    /// `above` is the group that contains it. Returns the path, and the number of a group plus one.
     fn take(&mut self, path: String, group: Option<(u64, u32)>, above: u32) -> Result<(String, u32)> {
         let key = self.hash(&path);
         let Some(&there) = self.taken.get(&key) else {
@@ -224,7 +224,7 @@ impl NamesBuilder {
     }
 
     /// Names the dimensions of array `index` by their sizes, if one of their names has another size in its group, or in
-    /// one around it: in a tree of xarray, groups have the dimensions of those around them.
+    /// an enclosing one: in a tree of xarray, groups inherit dimensions.
     fn note_sizes(&mut self, index: u64, group: &str, named: &NamedArray) -> Result<()> {
         let Some(names) = &named.dimensions else { return Ok(()) };
         let key = |group: &str, name: &String| self.hash(&format!("{group}/{name}"));
