@@ -8,7 +8,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use super::super::seconds;
 
-/// What only a mount takes.
+/// The options that only a mount takes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Mounting")]
 #[expect(clippy::struct_excessive_bools, reason = "switches of the command line")]
