@@ -4,7 +4,7 @@
 //! runs once, when the first of these bytes is requested. [`ChecksumGate::when_open`] queues a continuation and the
 //! check runs on [`Threads`], so waiting takes no thread; [`ChecksumGate::wait`] blocks the calling thread.
 //!
-//! Invariants: those of [`SharedCheck`].
+//! Invariants: as [`SharedCheck`].
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -39,7 +39,7 @@ struct Inner {
     check: Arc<SharedCheck>,
     /// Whether bytes other than the last ones are served without starting the check.
     is_lazy: bool,
-    /// For a check that is not worth a request to a server: whether it makes none, or next to none.
+    /// For a check that is not worth a request to a server: whether it needs none, or almost none.
     is_near: Option<Box<IsNear>>,
 }
 
@@ -58,8 +58,9 @@ impl ChecksumGate {
         Self::of(mode, cost, SharedCheck::new(threads, check), matches!(mode, Verify::Passive(_)))
     }
 
-    /// Creates a gate whose check runs only before the last bytes that the checksum covers, unless `mode` asks for it
-    /// before the first: for a check that readers have mostly done by then (see [`StreamHash`](super::StreamHash)).
+    /// Creates a gate with a check that runs only before the last bytes that the checksum covers, unless `mode` asks
+    /// for it before the first: for a check that readers have mostly done by then (see
+    /// [`StreamHash`](super::StreamHash)).
     pub fn lazy(
         mode: &Verify,
         cost: u64,
@@ -87,8 +88,8 @@ impl ChecksumGate {
         }
     }
 
-    /// For [`Verify::Passive`], and a gate that nobody has yet: the check runs before the last bytes that the checksum
-    /// covers, if `is_near` says then that it takes no request, or next to none.
+    /// For [`Verify::Passive`], on a gate that is not shared yet: the check runs before the last bytes that the
+    /// checksum covers, if `is_near` then says that it takes no request, or almost none.
     #[must_use]
     pub fn near(mut self, is_near: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.inner)
@@ -168,7 +169,7 @@ impl ChecksumGate {
         }
     }
 
-    /// Whether it withholds bytes until a check has passed that has given no verdict yet.
+    /// Whether it withholds bytes until a check without a verdict so far has passed.
     pub fn is_withheld(&self) -> bool {
         self.opens() == Opens::Passed && self.verdict().is_none()
     }
@@ -178,7 +179,7 @@ impl ChecksumGate {
         self.inner.check.progress().0
     }
 
-    /// What is known about the checksum.
+    /// State of the verification of the checksum.
     pub fn verified(&self) -> Verified {
         match (self.verdict(), &self.inner.mode) {
             (Some(Err(_)), _) => Verified::Failed,
@@ -197,7 +198,7 @@ impl ChecksumGate {
         }
     }
 
-    /// Returns the verdict and runs the check if there is none, whatever the mode; used by `verify`.
+    /// Returns the verdict; runs the check in any mode if there is none. Used by `verify`.
     ///
     /// # Errors
     /// The error of the check.
@@ -205,7 +206,7 @@ impl ChecksumGate {
         self.inner.check.wait()
     }
 
-    /// Returns what is known so far, and starts the background check.
+    /// Returns the verdict so far, if any, and starts the background check.
     fn begin(&self) -> Result<()> {
         let Verify::Background(checks) = &self.inner.mode else { return Ok(()) };
         let verdict = self.verdict();

@@ -25,7 +25,7 @@ fn a_gate_runs_its_check_once() {
     assert_eq!(ASKED.load(Ordering::Relaxed), 1);
 }
 
-/// A gate whose check fails to read the first `failures` times.
+/// A gate with a check that fails to read the first `failures` times.
 fn flaky(mode: &Verify, failures: u32) -> (ChecksumGate, Arc<AtomicU32>) {
     let asked = Arc::new(AtomicU32::new(0));
     let count = asked.clone();
