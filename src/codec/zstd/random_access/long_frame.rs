@@ -34,9 +34,9 @@ pub(super) struct LongFrame {
     pub(super) returned: Condvar,
     /// Whether reads jump back and forth: decoded pieces are then likely to be read again.
     pub(super) jumped: AtomicBool,
-    /// The last piece that a decoder has been asked for.
+    /// The last piece requested from a decoder.
     pub(super) furthest: AtomicU64,
-    /// The piece after those that were served in order.
+    /// The piece after the ones served in order.
     pub(super) next: AtomicU64,
     /// Whether all of it was decoded into the store of pieces for a sequential reader, or will be.
     pub(super) is_decoded: AtomicBool,

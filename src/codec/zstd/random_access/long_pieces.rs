@@ -1,8 +1,8 @@
 //! The pieces of a long frame: kept from an earlier read, or decoded by the reader that comes closest before them.
 //!
-//! The last pieces that a decoder passes over are kept for later reads; those that it passes over for the second time
-//! are kept all, in memory or a temporary file.
-//! Locks are held only to look up what there is: bytes are read, copied and decoded without them.
+//! The last pieces that a decoder passes over are kept for later reads; all pieces that it passes over for the second
+//! time are kept, in memory or a temporary file. Locks are held only for look-ups: bytes are read, copied and decoded
+//! without them.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -47,7 +47,7 @@ impl Frames {
         if open { self.pieces.in_memory(self.key(index), piece) } else { None }
     }
 
-    /// What is known about the checksum of frame `index`.
+    /// State of the checksum of frame `index`.
     pub(in super::super) fn verified(&self, index: usize) -> Verified {
         let state = self.existing_state(index);
         if state.as_ref().is_some_and(|state| lock(&state.live).broken.is_some()) {
@@ -269,8 +269,7 @@ impl Frames {
         frame.content.or_else(|| self.known(index)?.ok())
     }
 
-    /// Makes the reader of a read idle, or drops it at the end of the frame or after `error`, and wakes those that wait
-    /// for it.
+    /// Makes the reader of a read idle, or drops it at the end of the frame or after `error`, and wakes its waiters.
     #[expect(clippy::too_many_arguments, reason = "the state of one read")]
     fn give_back(
         &self,

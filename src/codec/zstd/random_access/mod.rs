@@ -5,12 +5,12 @@
 //! decoding a frame from start to end, for its checks. `readahead`: the same before a reader reaches it.
 //! `dictionary_choice`: which dictionary a frame needs.
 //!
-//! Checked: content size and checksum of a small frame with each decode; those of a long frame in one pass over it,
-//! before its first byte is served or as `verify=` says. If a frame has no checksum but the seek table has one for it,
-//! that is verified at the same times, and never with `verify=off`.
+//! Checked: content size and checksum of a small frame with each decode; of a long frame in one pass over it, before
+//! its first byte is served or as `verify=` says. If a frame has no checksum but the seek table has one for it, that is
+//! verified at the same times, and never with `verify=off`.
 //!
-//! Limits: decoders, their windows and the pieces kept are charged to the account. Each long frame whose checksum has
-//! failed leaves its error behind, some 200 bytes for a frame of 64 KiB to many GiB.
+//! Limits: decoders, their windows and the pieces kept are charged to the account. Each long frame with a failed
+//! checksum leaves its error behind, some 200 bytes for a frame of 64 KiB to many GiB.
 #![forbid(unsafe_code)]
 
 mod content_size;
@@ -47,7 +47,7 @@ use counted::Counted;
 use long_frame::LongFrame;
 use readahead::ReadaheadQueue;
 
-/// Maximum long frames whose state is kept. The checks of another one are done again when it is read again.
+/// Maximum number of long frames with state that is kept. Another one is checked again when it is read again.
 const STATES: usize = 1 << 14;
 
 /// How frames are decoded.
@@ -59,13 +59,13 @@ pub struct Policy {
     pub threads: Threads,
     /// Maximum history of one decoder, in bytes.
     pub window: u64,
-    /// Maximum content of a frame whose size must be counted.
+    /// Maximum content of a frame of unknown size.
     pub content: u64,
     /// Charged for decoders.
     pub account: Account,
 }
 
-/// The frames, and what is known about them beyond their headers.
+/// The frames, and state beyond their headers.
 pub struct Frames {
     /// The file that contains them.
     pub source: Arc<Source>,
@@ -78,7 +78,7 @@ pub struct Frames {
     owner: u64,
     /// State of the long frames used last.
     states: Mutex<LruCache<usize, Arc<LongFrame>>>,
-    /// The long frames whose checksum has failed, so that none is served again when its state is gone.
+    /// The long frames with a failed checksum, so that none is served again after its state is dropped.
     failed: Mutex<HashMap<usize, Error>>,
     counted: Counted,
     smalls: Mutex<Vec<Small>>,
@@ -86,7 +86,7 @@ pub struct Frames {
     decoders: Mutex<Vec<FrameDecoder>>,
     /// The long frames read most recently: only these keep decoders and pieces.
     recent: Mutex<VecDeque<usize>>,
-    /// Those that sequential readers read.
+    /// The frames of sequential readers.
     readahead: Mutex<ReadaheadQueue>,
     turns: Turns,
     /// For `states`.
@@ -168,7 +168,7 @@ impl Frames {
     /// Frame `index`; reads its headers if only the seek table was read so far.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] if `index` is out of range; fails if the frame is not what the seek table says.
+    /// [`Kind::NotFound`] if `index` is out of range; fails if the frame contradicts the seek table.
     fn frame(&self, index: usize) -> Result<Frame> {
         let frame = self.entry(index)?;
         if !frame.is_listed {

@@ -3,9 +3,9 @@
 //! A thread decodes a frame from its start, so several threads help a reader only if each decodes a frame of its own.
 //! The pieces go to the store of kept pieces, from which they are served without being copied.
 //!
-//! Limits: the frames that a reader has read, reads, and has decoded ahead of it take at most [`AHEAD`] bytes and the
-//! memory of the store together; one that is larger is decoded when it is read. No more frames are decoded ahead than
-//! there are threads.
+//! Limits: the frames that a reader has read, is reading, and will find decoded take at most [`AHEAD`] bytes in total,
+//! and fit in the memory of the store; a larger frame is decoded when it is read. At most as many frames as threads are
+//! decoded ahead.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ pub(super) const AHEAD: u64 = 46 << 20;
 const PATIENCE: u64 = 3;
 /// How far a read may be from the expected piece.
 const SLACK: u64 = 3;
-/// How far reads of one reader may be ahead of one that waits for the first piece.
+/// How far other reads of a reader may be ahead of its read that waits for the first piece.
 const AGAIN: u64 = 8;
 /// How long a frame that is not read to its end is kept for its reader if another one needs the room.
 const FRESH: Duration = Duration::from_secs(2);
@@ -38,10 +38,10 @@ const QUEUED: Duration = Duration::from_millis(100);
 
 /// Pieces between two attempts to decode further frames ahead, for which there may be room by then.
 const STEP: u64 = 2;
-/// Pieces behind the last requested one that requests in progress may need. A reader of each byte in order has one.
+/// Pieces before the last requested one that requests in progress may need. A reader of each byte in order has one.
 const BEHIND: u64 = 4;
 
-/// Freed frames whose end is kept: a request may begin there and wait for the frame after.
+/// Number of freed frames with their end kept: a request may begin there and wait for the next frame.
 const ENDS: usize = 2;
 
 /// The frames of sequential readers.
@@ -49,7 +49,7 @@ const ENDS: usize = 2;
 pub(super) struct ReadaheadQueue {
     /// In the order in which they were admitted.
     frames: VecDeque<QueuedFrame>,
-    /// Those freed last but for their end.
+    /// The frames freed most recently, except for their ends.
     ends: VecDeque<QueuedFrame>,
 }
 
@@ -63,7 +63,7 @@ struct QueuedFrame {
 }
 
 impl QueuedFrame {
-    /// The pieces that are not freed and that a request which reaches into the next frame cannot need.
+    /// The pieces that are not freed yet and precede any request that reaches into the next frame.
     fn pieces_before_end(&self) -> Range<u64> {
         self.freed..before_end(self.len)
     }
@@ -93,7 +93,7 @@ impl Frames {
         }
         let Some(state) = self.state(index) else { return };
         let after = piece.saturating_add(1);
-        // The first piece again, and not for the request that has waited for it: another reader begins.
+        // The first piece again, by a request other than the one that has waited for it: another reader begins.
         let begins_again = |next: u64| piece == 0 && (next > AGAIN || self.is_read(index, next));
         let follows = |next: u64| (next..next.saturating_add(SLACK)).contains(&piece) || begins_again(next);
         let moved =
@@ -269,8 +269,8 @@ impl Frames {
         fits
     }
 
-    /// Frees the first `behind` pieces of frame `index`. The next frames are decoded into their buffers, whose memory
-    /// is mapped already.
+    /// Frees the first `behind` pieces of frame `index`. The next frames are decoded into their buffers, which have
+    /// mapped memory.
     fn free(&self, index: usize, behind: u64) {
         let mut queue = lock(&self.readahead);
         let Some(frame) = queue.frames.iter_mut().find(|frame| frame.index == index) else { return };
@@ -288,7 +288,7 @@ impl Frames {
         (is_read || frame.since.elapsed() > FRESH) && lock(&state.live).filling == Filling::No
     }
 
-    /// The pieces at the start of frame `index`, of `len` bytes, that its reader has behind it.
+    /// The pieces at the start of frame `index`, of `len` bytes, that its reader has passed.
     fn pieces_behind(&self, index: usize, len: u64) -> u64 {
         let behind = if self.pieces.reads_once() { 1 } else { BEHIND };
         let next = self.existing_state(index).map_or(0, |state| state.next.load(Ordering::Relaxed));
@@ -327,7 +327,7 @@ impl Frames {
     }
 }
 
-/// The pieces of a frame of `len` bytes that a request which reaches into the next frame cannot need: a request is no
+/// The pieces of a frame of `len` bytes that precede any request that reaches into the next frame: a request is no
 /// longer than a piece.
 fn before_end(len: u64) -> u64 {
     len.saturating_sub(PIECE) / PIECE

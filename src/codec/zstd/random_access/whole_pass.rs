@@ -75,7 +75,7 @@ impl Frames {
         let is_modern = frame.header.generation == Generation::Modern;
         let in_memory = keep && !self.pieces.is_on() && fits && is_modern;
         let in_order = keep && self.pieces.reads_once();
-        // Nor does a sequential reader whose frame is too large to be kept in memory.
+        // Nor does a sequential reader of a frame too large to be kept in memory.
         let on_disk = in_order && is_modern && frame.content.is_some_and(|len| len > AHEAD);
         let keep = keep && !(in_order && self.ahead_len(index).is_none_or(|len| len > AHEAD));
         let whole = match (on_disk, in_memory) {
@@ -184,7 +184,7 @@ impl Frames {
     }
 }
 
-/// Makes the system map fresh memory, which happens page by page on first write.
+/// Makes the system map fresh memory, page by page, by writing to it.
 pub(super) fn touch(memory: &mut [u8]) {
     memory.iter_mut().step_by(4096).for_each(|byte| *byte = 0);
 }
