@@ -23,7 +23,7 @@ pub struct Space {
     pub spacing: Vec<f64>,
     /// The place of the first element, if it is known.
     pub origin: Option<Vec<f64>>,
-    /// What both are measured in: `um`, `mm`; empty where that is not known.
+    /// Unit of both: `um`, `mm`; empty if unknown.
     pub units: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ impl Space {
     }
 }
 
-/// What the user says of the space of an array: distances, units, or both.
+/// The user's data about the space of an array: distances, units, or both.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct GivenSpace {
     /// Of each dimension, slowest first.

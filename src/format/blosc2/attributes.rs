@@ -1,8 +1,8 @@
 //! The metalayers of a frame as attributes of its array.
 //!
-//! A value is `MessagePack`, JSON, or a gzip stream of JSON or of a pickled dictionary. The members of a metalayer called
-//! `attrs` and of that of `mlarray` are attributes themselves; of a frame that xarray-blosc2 wrote, the keys by which it
-//! finds its way are none. Values of no such kind are in `metalayers/` and `vlmetalayers/` alone.
+//! A value is `MessagePack`, JSON, or a gzip stream of JSON or of a pickled dictionary. The members of the metalayers
+//! `attrs` and `mlarray` are attributes themselves; in a frame of xarray-blosc2, its internal keys are not attributes.
+//! Values of other kinds are in `metalayers/` and `vlmetalayers/` alone.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 

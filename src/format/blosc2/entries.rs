@@ -129,7 +129,7 @@ impl Decoded {
         Ok(File { about: self.about.clone(), space, ..file })
     }
 
-    /// What `mlarray` says of the space of the array. Of a frame that it did not write, nothing is read for it.
+    /// The metadata of `mlarray` about the space of the array. In frames of other writers, nothing is read for it.
     fn spatial(&self) -> Result<Option<Value>> {
         let Some(about) = self.about.as_ref().filter(|_| self.is_of_mlarray) else { return Ok(None) };
         match about.attributes() {
