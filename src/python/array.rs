@@ -12,7 +12,7 @@ use crate::interrupt::detached;
 use crate::opened::Opened;
 use crate::owned::Owned;
 
-/// About how many bytes are read between two looks at whether the user has interrupted.
+/// Approximate bytes read between two checks for an interrupt.
 pub(crate) const PART: usize = 256 << 20;
 
 /// An array in a file of an archive.
@@ -37,7 +37,7 @@ impl Array {
         Ok(self.owned.get()?.dtype())
     }
 
-    /// The name of the element type in the container, if it has one of its own.
+    /// The name of the element type in the container, if it has one.
     #[getter]
     fn type_name(&self) -> PyResult<Option<&str>> {
         Ok(self.owned.get()?.type_name())
@@ -67,7 +67,7 @@ impl Array {
     }
 
     /// Decodes `count` elements from number `first` on into the memory of the archive's GPU. `stream`: the handle of
-    /// one of its streams, and what owns it.
+    /// one of its streams, and the owner.
     fn decode_to_device(
         &self,
         py: Python<'_>,

@@ -97,14 +97,14 @@ impl Archive {
         Ok(Self { archive: Arc::new(Opened::new(archive)), source })
     }
 
-    /// The absolute path; or the URL, without what may be secret.
+    /// The absolute path; or the URL, without secrets.
     #[getter]
     fn path(&self) -> PyResult<OsString> {
-        // No pathlib.Path, which takes the second slash from a URL.
+        // No pathlib.Path, which collapses the `//` of a URL.
         Ok(self.archive.get()?.path().as_os_str().to_owned())
     }
 
-    /// What tells versions of the container apart.
+    /// Distinguishes versions of the container.
     #[getter]
     fn identity(&self) -> PyResult<String> {
         Ok(self.archive.get()?.identity())
@@ -133,7 +133,7 @@ impl Archive {
         self.run(py, |archive| Walk::new(archive, path, below, (self.archive.clone(), self.source.clone())))
     }
 
-    /// The kind and the size of what is at `path`.
+    /// The kind and the size of the entry at `path`.
     fn entry(&self, py: Python<'_>, path: &str) -> PyResult<listing::Row> {
         self.run(py, |archive| archive.entry(path).map(|entry| listing::row(&entry)))
     }
@@ -144,7 +144,7 @@ impl Archive {
         Ok(File { owned: Owned::new(file), _archive: self.archive.clone(), source: self.source.clone() })
     }
 
-    /// The array in the file at `path`; `None` if it is none.
+    /// The array in the file at `path`; `None` if it has none.
     fn array(&self, py: Python<'_>, path: &str) -> PyResult<Option<Array>> {
         let array = self.run(py, |archive| Ok(archive.file(path)?.array()))?;
         Ok(array.map(|array| Array::new(array, self.archive.clone(), self.source.clone())))

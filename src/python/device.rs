@@ -21,7 +21,7 @@ impl Stream {
     pub(crate) fn foreign(&self) -> ForeignStream {
         let handle = std::ptr::with_exposed_provenance_mut::<c_void>(self.handle);
         // SAFETY: libraries of Python make their streams in primary contexts. The owner lives as long as the buffer;
-        // who gives a number vouches for it (the documentation of `Array.cuda`).
+        // for a bare number, the caller guarantees that (see the documentation of `Array.cuda`).
         unsafe { ForeignStream::from_raw(handle) }
     }
 }

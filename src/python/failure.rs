@@ -29,7 +29,7 @@ fn kind(error: &Error) -> &'static str {
         ErrorKind::Changed => "changed",
         ErrorKind::Usage(_) => "usage",
         ErrorKind::NotFound => "not_found",
-        // And what later versions add.
+        // And kinds that later versions add.
         _ => "io",
     }
 }

@@ -1,8 +1,7 @@
 //! The module `fzmfs._native`: the library's archives, files and arrays for the Python sources beside it.
 //!
-//! Only what needs Rust is here: opening, listing, and filling memory. What an object looks like in Python (mapping,
-//! indexing, pickling) is in `fzmfs/`. Every call that may read or decode releases the interpreter,
-//! and ends with Ctrl-C.
+//! Only what needs Rust is here: opening, listing, and filling memory. The Python side of objects (mapping, indexing,
+//! pickling) is in `fzmfs/`. Every call that may read or decode releases the interpreter, and ends with Ctrl-C.
 
 mod allocator;
 mod array;

@@ -9,7 +9,7 @@ use crate::owned::Owned;
 /// Maximum decoded bytes that a closed archive leaves in the allocator, for the next one.
 const LEFT: u64 = 64 << 20;
 
-/// An archive. The last object that has it gives back its memory, so it is dropped after what else keeps the archive.
+/// An archive. The last owner returns its memory to the system, so it is dropped after other references to the archive.
 pub(crate) struct Opened(Owned<fzmfs::Archive>);
 
 impl Opened {
@@ -34,9 +34,9 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // It may wait for a disk and for threads, which other threads of Python need not.
+        // It may wait for a disk and for threads; other threads of Python need not wait too.
         Python::try_attach(|py| py.detach(|| self.end()));
-        // An interpreter that ends is no longer there for that.
+        // If the interpreter is shutting down, without it.
         self.end();
     }
 }

@@ -1,7 +1,7 @@
-//! What belongs to the process that opened it.
+//! A value that only the process that created it may use.
 //!
-//! A forked process has the memory of an archive without its threads: whatever they held stays locked. There it is
-//! neither used nor dropped; the Python sources open the source again.
+//! A forked process has the memory of an archive without its threads: locks that they held stay locked. There the
+//! archive is neither used nor dropped; the Python sources open it again.
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::PyRuntimeError;
@@ -26,7 +26,7 @@ impl<T> Owned<T> {
         value.ok_or_else(|| PyRuntimeError::new_err("it was opened before a fork, in the parent process"))
     }
 
-    /// Drops the value, unless it is that of another process.
+    /// Drops the value, unless another process created it.
     pub(crate) fn end(&mut self) {
         let value = self.value.take();
         if self.process != std::process::id() {

@@ -1,4 +1,4 @@
-//! Listing part by part: a directory may have more entries than there is memory for.
+//! Listing in parts: a directory may have more entries than fit in memory.
 #![forbid(unsafe_code)]
 
 use std::sync::{Arc, Mutex, PoisonError};
