@@ -34,8 +34,7 @@ impl<T> Once<T> {
         self.get_or(|| decode_budget::once(compute), Error::is_lasting)
     }
 
-    /// As [`Once::get`], but `compute` decodes at most `limit` bytes, or what is left of the limit of an enclosing
-    /// build.
+    /// As [`Once::get`], but `compute` decodes at most `limit` bytes, or the rest of the limit of an enclosing build.
     ///
     /// # Errors
     /// As for [`Once::get`], and [`Kind::TooLarge`](crate::error::Kind::TooLarge) if `compute` exceeds the limit.
@@ -44,7 +43,7 @@ impl<T> Once<T> {
         self.get_or(|| decode_budget::build(account, limit, compute), decode_budget::is_final)
     }
 
-    /// The value, or what `compute` returns: a value is kept, and an error for which `lasts` returns true.
+    /// The value, or the result of `compute`: a value is kept, and an error for which `lasts` returns true.
     fn get_or(&self, compute: impl FnOnce() -> Result<T>, lasts: impl FnOnce(&Error) -> bool) -> Result<&T> {
         if let Some(value) = self.ready() {
             return value;

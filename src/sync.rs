@@ -1,5 +1,5 @@
-//! Threads and locks of the code whose every order is tried: the standard ones, except in a model (`scripts/models`),
-//! where a scheduler decides who runs, and when a time-out passes.
+//! Threads and locks of code that models run in every order: the standard ones, except in a model (`scripts/models`),
+//! where a scheduler decides which thread runs, and when a time-out passes.
 #![forbid(unsafe_code)]
 
 #[cfg(shuttle)]
@@ -14,7 +14,7 @@ pub(crate) use std::{
     thread, thread_local,
 };
 
-/// Interval at which what waits asks something. No time passes in a model: it asks whenever it may.
+/// Interval at which a waiting thread polls. No time passes in a model: it polls whenever it may.
 pub(crate) const fn interval(time: std::time::Duration) -> std::time::Duration {
     if cfg!(shuttle) { std::time::Duration::ZERO } else { time }
 }

@@ -1,13 +1,13 @@
-//! Whether work is still wanted by whoever asked for it.
+//! Whether the caller of some work still wants it.
 //!
-//! A caller that may have to wait runs its work in [`while_wanted`] or [`Wanted::within`]. All that waits in there, for
-//! a server or for another thread, asks every [`LOOK`], and so does each read of a server; once the work is not wanted
-//! it fails with `EINTR`. Threads that work for the same caller take that along with [`carried`].
+//! A caller that may have to wait runs its work in [`while_wanted`] or [`Wanted::within`]. Every wait in there, for a
+//! server or for another thread, asks every [`LOOK`], and so does each read from a server; once the work is not wanted
+//! it fails with `EINTR`. Threads that work for the same caller inherit that by [`carried`].
 //!
-//! Work may also be limited in what it asks servers for ([`Allowance`]): the bytes of an object may make it go on for
+//! Work may also be limited in its requests to servers ([`Allowance`]): the bytes of an object may make it go on for
 //! ever.
 //!
-//! Only the thread that has the question asks it; the others see the answer. So it may be about the thread itself, as
+//! Only the thread with the question asks it; the others see the answer. So it may be about the thread itself, such as
 //! whether a signal has arrived.
 #![forbid(unsafe_code)]
 
@@ -86,18 +86,18 @@ pub fn while_wanted<T>(is_wanted: impl Fn() -> bool + 'static, work: impl FnOnce
     Wanted::default().entered(Some(Rc::new(is_wanted)), work)
 }
 
-/// Whether `error` says that nobody wants the result any more.
+/// Whether `error` means that the result is not wanted any more.
 pub fn is_given_up(error: &Error) -> bool {
     error.errno() == libc::EINTR
 }
 
 impl Wanted {
-    /// That of the work which this thread does, if whoever asked for it may give it up.
+    /// The state of this thread's work, if its caller may give it up.
     pub fn current() -> Option<Self> {
         CURRENT.with(|current| current.borrow().as_ref()?.wanted.clone())
     }
 
-    /// Work that may ask for no more than `allowance`.
+    /// Work within the limits of `allowance`.
     pub fn limited(allowance: Allowance) -> Self {
         Self(Arc::new(State { allowance: Some(allowance), ..State::default() }))
     }
@@ -131,12 +131,12 @@ impl Wanted {
         self.entered(None, work)
     }
 
-    /// As [`Wanted::within`], for what this thread does until the returned value is dropped.
+    /// As [`Wanted::within`], for the work of this thread until the returned value is dropped.
     pub fn enter(&self) -> Entered {
         Entered(replaced(Some(Current::of(Some(self.clone())))))
     }
 
-    /// Whether somebody else has it, as a thread that works for it.
+    /// Whether it is shared, with a thread that works for it.
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
@@ -157,12 +157,12 @@ impl Current {
     }
 }
 
-/// Changes the work of this thread; returns what it was.
+/// Replaces the work of this thread; returns the previous one.
 fn replaced(by: Option<Current>) -> Option<Current> {
     CURRENT.with(|current| current.replace(by))
 }
 
-/// Runs `work` ahead of those who may want its result: nobody waits for it yet.
+/// Runs `work` before anyone waits for its result.
 pub fn ahead<T>(work: impl FnOnce() -> T) -> T {
     Current::of(None).during(work)
 }
@@ -172,19 +172,19 @@ pub fn is_ahead() -> bool {
     CURRENT.with(|current| current.borrow().as_ref().is_some_and(|current| current.wanted.is_none()))
 }
 
-/// `work`, wanted as long as what this thread does now, on whatever thread it will run.
+/// `work`, wanted as long as the present work of this thread, on any thread that will run it.
 pub fn carried<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     let wanted = Wanted::current();
     move || during(wanted, work)
 }
 
-/// Runs `work` for those who want `wanted`; nobody gives it up if there are none.
+/// Runs `work` for the callers of `wanted`; without any, it cannot be given up.
 pub fn during<T>(wanted: Option<Wanted>, work: impl FnOnce() -> T) -> T {
     let _entered = Entered(replaced(wanted.map(|wanted| Current::of(Some(wanted)))));
     work()
 }
 
-/// Fails once the work of this thread is not wanted any more; asks, if it is time to.
+/// Fails once the work of this thread is not wanted any more; asks if it is time to.
 ///
 /// # Errors
 /// `EINTR`.
@@ -208,18 +208,18 @@ pub fn check() -> Result<()> {
 /// Counts a request to a server for `bytes` that the work of this thread makes.
 ///
 /// # Errors
-/// [`Kind::TooLarge`] if it is more than that work is allowed.
+/// [`Kind::TooLarge`] beyond the allowance of that work.
 pub fn spend(bytes: u64) -> Result<()> {
     Wanted::current().map_or(Ok(()), |wanted| wanted.spend(bytes, Instant::now()))
 }
 
-/// That nobody wants the result any more.
+/// The error of work that is not wanted any more.
 pub fn given_up() -> Error {
     Error::io(io::Error::from_raw_os_error(libc::EINTR), "request")
 }
 
-/// Waits until `condvar` is notified, or for no reason, and fails once the work of this thread is not wanted any more.
-/// `mutex` is not locked while it asks.
+/// Waits until `condvar` is notified (spurious wake-ups included), and fails once the work of this thread is not wanted
+/// any more. `mutex` is not locked while it asks.
 ///
 /// # Errors
 /// `EINTR`.
