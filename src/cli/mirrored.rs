@@ -12,10 +12,10 @@ use super::args::{DecodeArgs, MirrorArgs};
 use crate::account::Account;
 use crate::archive::{Archive, Options};
 use crate::error::{Error, Kind, Result};
-use crate::format::{self, Input};
-use crate::mirror::{Containers, FAR, Found, Rules, Target, is_candidate};
+use crate::format;
+use crate::mirror::{Containers, FAR, Found, Rules, Target, is_candidate, open_directory};
 use crate::parallel;
-use crate::source::{Location, Passed, Prefix, Seen, Top};
+use crate::source::{Passed, Seen, Top};
 
 /// A directory of containers.
 #[derive(Debug)]
@@ -95,29 +95,13 @@ impl Mirrored {
     /// # Errors
     /// From open(2).
     pub(super) fn of(file: &Path, reading: &DecodeArgs, mirroring: &MirrorArgs) -> Result<Option<Self>> {
-        if let Location::Remote(url) = Location::of(file)? {
-            return Self::far(url, reading, mirroring);
-        }
-        let is_container = || Input::open(file).and_then(|input| format::detect(&input, None)).is_ok();
-        if !file.is_dir() || reading.format.is_some() || is_container() {
-            return Ok(None);
-        }
-        let shared = Archive::shared_options(&reading.options(), reading.gpu());
-        Ok(Some(Self::new(Top::open(file)?, mirroring, shared)))
-    }
-
-    /// As [`Mirrored::of`], on a server: a bucket, or a URL of S3 that ends with `/`, unless it is one container.
-    fn far(url: &str, reading: &DecodeArgs, mirroring: &MirrorArgs) -> Result<Option<Self>> {
-        let rest = url.get(..5).filter(|scheme| scheme.eq_ignore_ascii_case("s3://")).and_then(|_| url.get(5..));
-        let is_prefix = rest.is_some_and(|rest| rest.ends_with('/') || !rest.contains('/'));
-        if !is_prefix || reading.format.is_some() {
+        if reading.format.is_some() {
             return Ok(None);
         }
         let options = reading.options();
         let shared = Archive::shared_options(&options, reading.gpu());
-        let prefix = Prefix::open(url, &options.remote, &shared.account)?;
-        let is_container = prefix.stat(format::INDEX).is_ok_and(|seen| seen.kind == FileType::RegularFile);
-        Ok((!is_container).then(|| Self::new(Top::far(prefix), mirroring, shared)))
+        let top = open_directory(file, &options.remote, &shared.account)?;
+        Ok(top.map(|top| Self::new(top, mirroring, shared)))
     }
 
     /// As [`Mirrored::of`], for a command other than `mount`; warns of options that have no effect on it.

@@ -18,6 +18,23 @@ use crate::opened::Opened;
 use crate::owned::Owned;
 use crate::walk::Walk;
 
+/// The names in the directory `source`, each with whether it is a container; `None` if it is no directory.
+#[pyfunction]
+#[pyo3(signature = (source, *, timeout=None, unpinned=None, remote_cache=None))]
+pub(crate) fn list_directory(
+    py: Python<'_>,
+    source: PathBuf,
+    timeout: Option<Duration>,
+    unpinned: Option<bool>,
+    remote_cache: Option<(PathBuf, Option<u64>)>,
+) -> PyResult<Option<Vec<(OsString, bool)>>> {
+    let mut options = set(Options::new(), timeout, Options::timeout);
+    options = set(options, unpinned, Options::unpinned);
+    options = set(options, remote_cache, |options, (dir, size)| options.remote_cache(dir, size));
+    let shown = shown(&source).display().to_string();
+    detached(py, &shown, move || fzmfs::Archive::list_directory(source, &options))
+}
+
 /// An open container.
 #[pyclass(frozen, module = "fzmfs._native")]
 pub(crate) struct Archive {

@@ -29,6 +29,8 @@ mod _native {
     #[pymodule_export]
     use super::container::File;
     #[pymodule_export]
+    use super::container::list_directory;
+    #[pymodule_export]
     use super::device::DeviceBuffer;
     #[pymodule_export]
     use super::walk::Walk;

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import errno
 import io
 import os
 import pickle
@@ -126,12 +125,6 @@ def test_a_missing_source_is_a_missing_file_and_a_missing_part_is_damage(b2nd: s
         with pytest.raises(fzmfs.Error) as caught:
             use()
         assert not isinstance(caught.value, FileNotFoundError)
-
-
-def test_of_a_directory_of_containers_it_says_what_takes_it(tmp_path: Path) -> None:
-    with pytest.raises(fzmfs.Error, match="fzmfs mount, ls, cat, extract and verify take it") as caught:
-        fzmfs.open(tmp_path)
-    assert caught.value.errno == errno.EISDIR
 
 
 def test_a_name_like_a_url_is_found_from_another_directory(

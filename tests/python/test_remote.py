@@ -105,7 +105,6 @@ def test_errors_say_what_is_wrong_and_no_secret(web: Nginx, served: str) -> None
     for url, options, why in [
         (f"{web.url}/none", {}, "no such object"),
         (secret, {"expect": "abc"}, "not abc"),
-        ("s3://bucket", {}, "s3://BUCKET/KEY"),
         ("http://127.0.0.1:1/x", {"timeout": 60}, "cannot connect"),
     ]:
         with pytest.raises(fzmfs.Error) as caught:
@@ -136,6 +135,19 @@ def test_s3_and_the_other_packages(s3: Moto, b2nd: str, monkeypatch: pytest.Monk
         assert np.array_equal(far["data"][...], want)
     with pytest.raises(fzmfs.Error, match="no such object"):
         fzmfs.open("s3://bucket/none")
+
+
+def test_a_prefix_of_s3_is_a_mapping_of_its_containers(s3: Moto, b2nd: str) -> None:
+    for key in ("runs/a.b2nd", "runs/more/b.b2nd", "runs/notes.txt"):
+        s3.put(key, Path(b2nd).read_bytes())
+    want = fzmfs.open(b2nd)["data"][...]
+    with fzmfs.open("s3://bucket/runs/") as runs:
+        assert list(runs) == ["a.b2nd", "more"] and runs.source == "s3://bucket/runs/"
+        assert np.array_equal(runs["a.b2nd"]["data"], want) and np.array_equal(runs["more/b.b2nd"]["data"], want)
+        tree = xarray.open_datatree(runs, engine="fzmfs")
+        assert np.array_equal(tree["more/b.b2nd/data"], want)
+    with pytest.raises(fzmfs.Error):
+        fzmfs.open("s3://bucket/none/")
 
 
 def test_an_object_over_http_in_a_chain(served: str, b2nd: str) -> None:

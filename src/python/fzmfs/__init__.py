@@ -16,6 +16,11 @@ It may be on a server, of which only what is needed is fetched::
     fzmfs.open("https://server/run.fzm")["data"][10:20]
     fzmfs.open("s3://bucket/run.fzm", remote_cache="/scratch/cache:50G")
 
+Of a directory, or a prefix of S3, a mapping of its containers, each opened when it is taken::
+
+    fzmfs.open("runs/")["run7.fzm"]["data"][10:20]
+    xarray.open_datatree("runs/", engine="fzmfs")
+
 Every file that ``fzmfs mount`` would show is there too::
 
         run.files()                               # as fzmfs ls -R
@@ -59,14 +64,16 @@ import os
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 
+from . import _directory as _directories
 from ._archive import Archive, Entry, Verified
 from ._array import Array
 from ._cuda import CudaArray
+from ._directory import Directory
 from ._doors import zarr_store
 from ._dtype import given_type
 from ._errors import Error, MissingError
 
-__all__ = ["Archive", "Array", "CudaArray", "Entry", "Error", "Verified", "open", "zarr_store"]
+__all__ = ["Archive", "Array", "CudaArray", "Directory", "Entry", "Error", "Verified", "open", "zarr_store"]
 
 try:
     __version__ = version("fzmfs")
@@ -96,6 +103,9 @@ def open(
     remote_cache: str | os.PathLike[str] | None = None,
 ) -> Archive:
     """Opens the container ``source``: a file, the directory of a sparse Blosc2 frame, or a URL. Decodes nothing.
+
+    Of a directory of containers, or a prefix of S3 that ends with a slash, a :class:`fzmfs.Directory`: a mapping of their
+    names to archives, each of which is opened when it is taken.
 
     Of an object on a server (``https://``, ``http://``, ``s3://BUCKET/KEY``) only the ranges that are needed are fetched,
     of the version that is there now. Credentials come from the environment, as the tools of AWS take them. A password or a
@@ -153,12 +163,15 @@ def open(
         "remote_cache": None if remote_cache is None else _directory(remote_cache),
     }
     options = {name: value for name, value in given.items() if value is not None}
+    path = os.fsdecode(source)
     try:
-        return Archive(os.fsdecode(source), options)
+        if format is None and (path.endswith("/") or "://" in path or os.path.isdir(path)):
+            directory = _directories.opened(path, options)
+            if directory is not None:
+                # Typed as what most callers open.
+                return directory  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+        return Archive(path, options)
     except Error as error:
-        if error.kind == "unsupported" and os.path.isdir(source):
-            why = "a directory that is no container: open the files in it; fzmfs mount, ls, cat, extract and verify take it"
-            raise Error(errno.EISDIR, why, error.filename, error.kind, error.field) from None
         if error.errno != errno.ENOENT:
             raise
         why = str(error.strerror)

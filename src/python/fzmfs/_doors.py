@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ._archive import Archive
+from ._directory import Directory
 from ._errors import Error
 
 if TYPE_CHECKING:
@@ -26,7 +27,12 @@ def opened(source: str | os.PathLike[str] | Archive, options: dict[str, Any]) ->
         return source, False
     from . import open
 
-    return open(source, **options), True
+    archive: Any = open(source, **options)
+    if isinstance(archive, Directory):
+        archive.close()
+        why = "a directory of containers: open those in it"
+        raise Error(errno.EISDIR, why, archive.source, "unsupported", "file")
+    return archive, True
 
 
 def is_missing(error: Error) -> bool:

@@ -7,6 +7,13 @@ from numpy.typing import NDArray
 
 _Row = tuple[str, str, int | None]
 
+def list_directory(
+    source: str,
+    *,
+    timeout: timedelta | None = None,
+    unpinned: bool | None = None,
+    remote_cache: tuple[str, int | None] | None = None,
+) -> list[tuple[str, bool]] | None: ...
 @final
 class Archive:
     def __new__(

@@ -6,11 +6,15 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from xarray import decode_cf
 from xarray.backends import BackendEntrypoint, ZarrBackendEntrypoint
 from xarray.backends.common import datatree_from_dict_with_io_cleanup
 
+from ._directory import Directory
 from ._doors import is_missing, opened, zarr_store
 from ._errors import Error
+from ._xarray_directory import dataset as whole
+from ._xarray_directory import directory_of, groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
 
     from ._archive import Archive
 
+# What decodes nothing.
+_PLAIN = {"mask_and_scale": False, "decode_times": False, "decode_coords": False}
 # Files that are always of arrays.
 _SUFFIXES = (".fzm", ".b2nd", ".b2z", ".zt", ".ztensor")
 
@@ -30,6 +36,9 @@ class Backend(BackendEntrypoint):
     by name. It is ``data.zarr`` (:func:`fzmfs.zarr_store`) as xarray opens it: each array is a variable with its
     dimensions, chunks and attributes; those of the CF conventions are decoded. Arrays with a slash in their names are in
     groups: ``group="buffers"``, or ``xarray.open_datatree``.
+
+    A directory of containers is a tree of them; one that xarray-blosc2 wrote is also a dataset, as its own reader gives it,
+    decoded if the call says so.
     """
 
     description = "Arrays in FZM, Blosc2 and zTensor files, decoded as they are read"
@@ -63,6 +72,15 @@ class Backend(BackendEntrypoint):
             ValueError: there is no such group, or the container has no element types.
             fzmfs.Error: the container cannot be opened.
         """
+        if (directory := directory_of(filename_or_obj, options)) is not None:
+            if group:
+                return self.open_dataset(directory[group], **decoders)  # type: ignore[arg-type]
+            found = whole(directory, lambda archive: self.open_dataset(archive, **_PLAIN))
+            dropped = decoders.pop("drop_variables", None) or []
+            found = found.drop_vars([dropped] if isinstance(dropped, str) else dropped, errors="ignore")
+            found = decode_cf(found, **decoders) if any(decoders.values()) else found
+            found.set_close(directory.close)
+            return found
         with _Opened(filename_or_obj, options) as source:
             dataset: Dataset = source.open(source.zarr.open_dataset, group, decoders)
             source.hand_over(dataset)
@@ -77,6 +95,13 @@ class Backend(BackendEntrypoint):
         **decoders: Any,
     ) -> dict[str, Dataset]:
         """``group`` and all groups below it as datasets, by their paths from there. Raises as ``open_dataset``."""
+        if (directory := directory_of(filename_or_obj, options)) is not None:
+            member = directory[group] if group else directory
+            if not isinstance(member, Directory):
+                return self.open_groups_as_dict(member, **decoders)
+            found = groups(member, lambda archive: self.open_groups_as_dict(archive, **decoders))
+            found["/"].set_close(directory.close)
+            return found
         with _Opened(filename_or_obj, options) as source:
             datasets: dict[str, Dataset] = source.open(source.zarr.open_groups_as_dict, group, decoders)
             for dataset in datasets.values():
