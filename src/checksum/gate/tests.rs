@@ -12,6 +12,7 @@ use crate::checksum::{BackgroundChecks, crc32};
 use crate::clock::PATIENCE;
 use crate::error::Error;
 use crate::source::Source;
+use crate::wanted::{self, LOOK, Wanted, is_given_up};
 
 #[test]
 fn a_gate_runs_its_check_once() {
@@ -87,6 +88,50 @@ fn in_the_background_only_the_last_bytes_wait_for_the_verdict_and_a_failure_refu
     assert!(checks.join().is_err());
     assert_eq!((gate.verified(), told.load(Ordering::Relaxed)), (Verified::Failed, 1));
     assert!(ChecksumGate::shut(Some(&gate), false).is_some() && ChecksumGate::wait_before(Some(&gate), false).is_err());
+}
+
+#[test]
+fn bytes_are_withheld_only_while_they_need_a_verdict_that_is_not_there() {
+    let gate = |mode: &Verify| ChecksumGate::new(mode, 0, &Threads::default(), || Ok(()));
+    let first = gate(&Verify::First);
+    assert!(first.is_withheld());
+    first.wait().unwrap();
+    assert!(!first.is_withheld() && !gate(&Verify::Off).is_withheld());
+    let background = gate(&Verify::Background(BackgroundChecks::default()));
+    assert!(!background.is_withheld() && background.before(true).is_withheld());
+    background.check().unwrap();
+    assert!(!background.before(true).is_withheld());
+}
+
+#[test]
+fn only_the_first_failure_that_a_reader_reports_is_news() {
+    let (check, failed) = (SharedCheck::reported(&Threads::default()), Err(Error::corrupt("no", "x")));
+    assert_eq!([Ok(()), failed.clone(), failed].map(|verdict| check.report(&verdict)), [false, true, false]);
+}
+
+#[test]
+fn a_check_goes_on_while_a_parked_reader_wants_it_and_ends_when_none_does() {
+    let (begun, has_begun) = mpsc::channel();
+    let check = move |looks: u32| {
+        begun.send(()).unwrap();
+        (0..looks).try_for_each(|_| {
+            thread::sleep(LOOK);
+            wanted::check()
+        })
+    };
+    let (begin, (tx, rx)) = (check.clone(), mpsc::channel());
+    let gate = ChecksumGate::new(&Verify::First, 0, &Threads::new(1), move || begin(1));
+    let told = tx.clone();
+    gate.when_open(move |verdict| told.send(verdict).unwrap());
+    rx.recv_timeout(PATIENCE).unwrap().unwrap();
+    has_begun.recv().unwrap();
+
+    let (mine, looks) = (Wanted::default(), (PATIENCE.as_millis() / LOOK.as_millis()) as u32);
+    let gate = ChecksumGate::new(&Verify::First, 0, &Threads::new(1), move || check(looks));
+    mine.within(|| gate.when_open(move |verdict| tx.send(verdict).unwrap()));
+    has_begun.recv_timeout(PATIENCE).unwrap();
+    mine.give_up();
+    assert!(is_given_up(&rx.recv_timeout(PATIENCE).unwrap().unwrap_err()));
 }
 
 #[test]
