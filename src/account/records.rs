@@ -219,6 +219,14 @@ mod tests {
     }
 
     #[test]
+    fn a_list_that_is_set_in_any_order_takes_the_allowance_before_the_disk_and_is_named_in_errors() {
+        let account = Account::new(0, 1 << 20);
+        let mut list = Records::filled(20_000, [7, 8, 9], &account, "list").unwrap();
+        assert_eq!((list.chunks.len(), account.disk().used()), (1, 0));
+        assert!(list.set(20_000, [0; 3]).unwrap_err().to_string().contains("list"));
+    }
+
+    #[test]
     fn the_end_of_a_list_goes_to_the_disk_if_nothing_else_has_room() {
         let account = Account::new(0, 1 << 20);
         let allowance = account.charge_list(LISTS, "others").unwrap();
