@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import json
 import os
@@ -63,6 +64,49 @@ def test_several_chunks_slices_and_steps(tmp_path: Path) -> None:
     assert np.array_equal(array[700:1500:3, 5:2003:2], data[700:1500:3, 5:2003:2])
     assert np.array_equal(array.oindex[[3, 1400], [7, 9]], data[np.ix_([3, 1400], [7, 9])])
     assert not hasattr(zarr.open_group(store, mode="r"), "nothing")
+
+
+def test_types_that_only_some_readers_have_are_beside_the_consolidated_metadata(b2nd: str) -> None:
+    archive = fzmfs.open(DATA / "ztensor/v12-all-dtypes.zt")
+    store = fzmfs.zarr_store(archive)
+    root = json.loads(archive.read("data.zarr/zarr.json"))
+    assert root["attributes"]["not_consolidated"] == {"t.bf16": "bfloat16"}
+    assert "t.bf16" not in root["consolidated_metadata"]["metadata"]
+    document = json.loads(archive.read("data.zarr/t.bf16/zarr.json"))
+    assert (document["data_type"], document["fill_value"]) == ("bfloat16", 0.0)
+    pytest.importorskip("ml_dtypes")
+    array = zarr.open_group(store)["t.bf16"]
+    assert array.dtype == archive["t.bf16"].dtype and array[...].tobytes() == archive["t.bf16"][...].tobytes()
+    assert pickle.loads(pickle.dumps(array))[...].tobytes() == array[...].tobytes()
+    # One that has no such array is as it is in a mount.
+    assert get(fzmfs.zarr_store(b2nd), "zarr.json") == fzmfs.open(b2nd).read("data.zarr/zarr.json")
+
+
+def test_hostile_metadata_stays_valid_and_bounded(tmp_path: Path) -> None:
+    blosc2 = pytest.importorskip("blosc2")
+    array = blosc2.asarray(np.arange(6.0).reshape(2, 3), urlpath=str(tmp_path / "x.b2nd"), mode="w")
+    layers = array.schunk.vlmeta
+    layers["deep"] = functools.reduce(lambda inner, _: [inner], range(100), None)
+    layers["large"] = "x" * (2 << 20)
+    layers["opaque"] = bytes(100_000)
+    layers["_FillValue"] = "not a number"
+    layers["attrs"] = json.dumps({"nan": [float("nan"), float("-inf")], "left_out": {}, 'a"\x00\u202e': 1})
+    layers["dims"] = ["y", "y"]
+    layers["numbers"] = {1: (1, 2), None: float("inf")}
+
+    def refuse(word: str) -> None:
+        raise AssertionError(word)
+
+    archive = fzmfs.open(tmp_path / "x.b2nd")
+    text = archive.read("data.zarr/data/zarr.json")
+    assert len(text) < 1 << 14 and b"\x00" not in text
+    document = json.loads(text, parse_constant=refuse)
+    assert json.loads(archive.read("data.zarr/zarr.json"), parse_constant=refuse)["attributes"]["left_out"] == {}
+    attributes = {"nan": ["NaN", "-Infinity"], "left_out": {}, 'a"\x00\u202e': 1}
+    attributes["numbers"] = {"1": [1, 2], "null": "Infinity"}
+    assert document["attributes"] == attributes and document["dimension_names"] == ["size_2", "size_3"]
+    assert archive["data"].attrs == {**attributes, "_FillValue": "not a number"}
+    assert np.array_equal(zarr.open_group(fzmfs.zarr_store(archive))["data"], np.arange(6.0).reshape(2, 3))
 
 
 def test_the_store_reads_keys_and_ranges_as_the_archive_does(b2nd: str) -> None:

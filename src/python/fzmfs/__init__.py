@@ -18,7 +18,7 @@ It may be on a server, of which only what is needed is fetched::
 
 Of a directory, or a prefix of S3, a mapping of its containers, each opened when it is taken::
 
-    fzmfs.open("runs/")["run7.fzm"]["data"][10:20]
+    fzmfs.open("runs/")["2024/a.fzm"]["data"][10:20]
     xarray.open_datatree("runs/", engine="fzmfs")
 
 Every file that ``fzmfs mount`` would show is there too::

@@ -111,9 +111,10 @@ class Array:
         Raises:
             fzmfs.Error: the container is broken there.
         """
-        if self._attrs is None:
-            self._attrs = json.loads(self._reader().attributes())
-        return self._attrs
+        attrs = self._attrs
+        if attrs is None:
+            attrs = self._attrs = dict(json.loads(self._reader().attributes()))
+        return attrs
 
     def __len__(self) -> int:
         if not self._shape:

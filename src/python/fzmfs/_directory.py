@@ -19,7 +19,7 @@ class Directory(Mapping[str, "Archive | Directory"]):
 
     It is listed when it is opened. A container is opened when it is first taken, and stays open as long as the directory;
     one that is broken raises :class:`fzmfs.Error` then, and the others are there. Containers are the files with the usual
-    extensions. ``runs["a/b.fzm"]`` is ``runs["a"]["b.fzm"]``.
+    extensions. A name with slashes leads through directories.
 
     A context manager: ``close`` closes what it has opened. It can be pickled; the copy lists the directory again.
     """

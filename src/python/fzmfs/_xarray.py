@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ._archive import Archive
 
 # What decodes nothing.
-_PLAIN = {"mask_and_scale": False, "decode_times": False, "decode_coords": False}
+_PLAIN: dict[str, Any] = {"mask_and_scale": False, "decode_times": False, "decode_coords": False}
 # Files that are always of arrays.
 _SUFFIXES = (".fzm", ".b2nd", ".b2z", ".zt", ".ztensor")
 

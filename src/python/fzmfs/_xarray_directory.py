@@ -98,7 +98,7 @@ def _variable(
     archive: Archive, layers: dict[str, Any], more: dict[str, Any], open_dataset: Callable[[Archive], Dataset]
 ) -> xarray.Variable:
     """The variable in ``archive``: its attributes are in metalayers, and ``more`` of them in the description of all."""
-    attributes = {name: layers[name] for name in ("units", "long_name") if name in layers}
+    attributes: dict[str, Any] = {name: layers[name] for name in ("units", "long_name") if name in layers}
     if isinstance(text := layers.get("attrs"), str):
         own = json.loads(text)
         attributes |= own if isinstance(own, dict) else {}

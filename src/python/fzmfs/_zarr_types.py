@@ -6,44 +6,45 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import zarr.dtype
+import zarr.errors
 from zarr.dtype import ZDType, data_type_registry
 
 from ._dtype import NAMES
 
-try:
-    from zarr.errors import DataTypeValidationError  # type: ignore[attr-defined,unused-ignore]
-except ImportError:  # before zarr-python 3.2
-    from zarr.dtype import DataTypeValidationError  # type: ignore[attr-defined,no-redef,unused-ignore]
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+# It has moved, in zarr-python 3.2.
+_Other: Any = getattr(zarr.errors, "DataTypeValidationError", None) or getattr(zarr.dtype, "DataTypeValidationError", ValueError)
 
 
 @dataclass(frozen=True)
 class _Added(ZDType):  # type: ignore[type-arg]
     """The type that Zarr and ml_dtypes call ``_zarr_v3_name``."""
 
-    dtype_cls: ClassVar[type[np.dtype[Any]]]
+    dtype_cls: ClassVar[Any]
+    _native: ClassVar[Any]
     _zarr_v3_name: ClassVar[str]
 
     @classmethod
     def from_native_dtype(cls, dtype: Any) -> Any:
-        if dtype == cls.dtype_cls():
+        if dtype == cls._native():
             return cls()
-        raise DataTypeValidationError(f"{dtype} is not {cls._zarr_v3_name}")
+        raise _Other(f"{dtype} is not {cls._zarr_v3_name}")
 
     def to_native_dtype(self) -> Any:
-        return self.dtype_cls()
+        return self._native()
 
     @classmethod
     def _from_json_v2(cls, data: Any) -> Any:
-        raise DataTypeValidationError(f"Zarr 2 has no {cls._zarr_v3_name}")
+        raise _Other(f"Zarr 2 has no {cls._zarr_v3_name}")
 
     @classmethod
     def _from_json_v3(cls, data: Any) -> Any:
         if data == cls._zarr_v3_name:
             return cls()
-        raise DataTypeValidationError(f"{data!r} is not {cls._zarr_v3_name}")
+        raise _Other(f"{data!r} is not {cls._zarr_v3_name}")
 
     def to_json(self, zarr_format: Any) -> Any:
         return self._zarr_v3_name
@@ -86,7 +87,7 @@ def _register() -> None:
     for name in sorted(NAMES & set(dir(ml_dtypes)) - set(data_type_registry.contents)):
         native = type(np.dtype(getattr(ml_dtypes, name)))
         # Pickles look for it here.
-        added = type(name, (_Added,), {"__module__": __name__, "_zarr_v3_name": name, "dtype_cls": native})
+        added = type(name, (_Added,), {"__module__": __name__, "_zarr_v3_name": name, "dtype_cls": native, "_native": native})
         globals()[name] = added
         data_type_registry.register(name, added)
 
