@@ -164,7 +164,8 @@ pub mod view;
 pub mod wanted;
 
 pub use archive::{
-    Archive, Array, CopyError, Device, Entries, Entry, EntryKind, File, Options, Progress, Report, Steps, Verify,
+    Archive, Array, CopyError, Device, Directory, Entries, Entry, EntryKind, File, Node, NodeKind, Options, Progress,
+    Report, Steps, Verify,
 };
 pub use bytes::FileOffset;
 pub use error::{Error, Kind as ErrorKind, Result};

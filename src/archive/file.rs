@@ -99,8 +99,13 @@ impl File {
         if need > have {
             return Err(Error::new(Kind::Truncated { need, have }, "range of a file"));
         }
+        self.read_range(offset, buffer)?;
+        self.inner.archive.confirm_shared()
+    }
+
+    fn read_range(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let Inner { archive, view, ahead, .. } = &*self.inner;
-        let cache = archive.cache();
+        let (cache, need) = (archive.cache(), to_u64(buffer.len()));
         // An error is found again, and then reported as for every other read.
         if let Some(direct) = Direct::new(view, &(offset..offset + need))
             && announce_missing(cache, view, offset..offset + need, Need::Now).is_ok()
@@ -136,7 +141,8 @@ impl File {
                 std::mem::take(&mut is_first) || hints.add(blob, piece, size)
             })?;
         }
-        fill(cache, &view, 0, buffer, &ahead, true)
+        fill(cache, &view, 0, buffer, &ahead, true)?;
+        self.inner.archive.confirm_shared()
     }
 
     /// Bytes that it takes in the container; 0 if it shares all of them with other files.

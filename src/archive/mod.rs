@@ -11,6 +11,7 @@ mod array;
 mod arrays;
 mod copy;
 mod direct;
+mod directory;
 mod entry;
 mod file;
 pub(crate) mod memory;
@@ -24,27 +25,26 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-#[cfg(feature = "cli")]
-use crate::account::Account;
 use crate::account::Pieces;
 use crate::cache::Cache;
 use crate::checksum::BackgroundChecks;
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Container, Info, Input};
 use crate::gpu::Gpu;
-use crate::mirror;
-#[cfg(feature = "cli")]
-use crate::mirror::{Containers, Found, Opened};
+use crate::mirror::{self, Containers, Found, Opened};
 use crate::source::Location;
 use crate::tree::Tree;
 
 pub use array::{Array, Steps};
 pub use copy::CopyError;
+pub use directory::{Directory, Node, NodeKind};
 pub use entry::{Entries, Entry, EntryKind};
 pub use file::File;
 pub use options::{Device, Options, Verify};
 pub use verify::{Progress, Report};
 
+#[cfg(feature = "cli")]
+pub(crate) use directory::Unopened;
 pub(crate) use options::Access;
 
 /// An open container. Clones share state; it can be used from any number of threads at once.
@@ -62,6 +62,8 @@ struct Inner {
     container: Arc<dyn Container>,
     tree: Tree,
     cache: Arc<Cache>,
+    /// Whether the cache holds pieces of other containers too, so that it cannot check the files of this one.
+    shares_cache: bool,
     /// Checks that run concurrently with reads.
     background_checks: BackgroundChecks,
 }
@@ -96,7 +98,7 @@ impl Archive {
             let context = context(source, options, access, gpu);
             let (path, input, container) = parse(source, options, &context)?;
             let background_checks = context.verify.background();
-            Self::of(Parsed { path, input, container, background_checks }, options, access, context)
+            Self::of(Parsed { path, input, container, background_checks }, options, access, context, None)
         })
     }
 
@@ -113,26 +115,48 @@ impl Archive {
         })
     }
 
-    fn of(parsed: Parsed, options: &Options, access: Access, context: format::Options) -> Result<Self> {
+    /// With a `cache` that others use too, or one of its own.
+    fn of(
+        parsed: Parsed,
+        options: &Options,
+        access: Access,
+        context: format::Options,
+        cache: Option<Arc<Cache>>,
+    ) -> Result<Self> {
         let Parsed { path, input, container, background_checks } = parsed;
         let name = path.file_name().unwrap_or(OsStr::new(""));
         let tree = Tree::charging(container.clone(), name, &context.account)?;
-        let (size, total) = (options.cache_for(access, &context.gpu), options.cache_size());
-        let cache = Cache::sharing(size, total, options.thread_count(), context.account.clone());
-        let files = container.clone();
-        cache.source_check(move || files.unchanged());
+        let shares_cache = cache.is_some();
+        let cache = cache.unwrap_or_else(|| {
+            let (size, total) = (options.cache_for(access, &context.gpu), options.cache_size());
+            let cache = Cache::sharing(size, total, options.thread_count(), context.account.clone());
+            let files = container.clone();
+            cache.source_check(move || files.unchanged());
+            cache
+        });
         let options = options.clone();
-        Ok(Self(Arc::new(Inner { path, input, options, access, context, container, tree, cache, background_checks })))
+        Ok(Self(Arc::new(Inner {
+            path,
+            input,
+            options,
+            access,
+            context,
+            container,
+            tree,
+            cache,
+            shares_cache,
+            background_checks,
+        })))
     }
 
-    /// Opens a container of a directory that was found; otherwise as [`Archive::open_with`]. A broken container has
-    /// entries that say so.
-    #[cfg(feature = "cli")]
-    pub(crate) fn open_below(containers: &Containers, found: Found, options: &Options) -> Result<Self> {
+    /// Opens a container of a directory that was found: with a cache that others use too, for random access; otherwise to
+    /// be read once. A broken container has entries that say so.
+    fn open_below(containers: &Containers, found: Found, options: &Options, cache: Option<Arc<Cache>>) -> Result<Self> {
         contained("file", || {
             let Opened { container, input, checks: background_checks, .. } = containers.parse(found)?;
             let parsed = Parsed { path: input.path.clone(), input, container, background_checks };
-            Self::of(parsed, options, Access::Sequential, containers.options.clone())
+            let access = if cache.is_some() { Access::Random } else { Access::Sequential };
+            Self::of(parsed, options, access, containers.options.clone(), cache)
         })
     }
 
@@ -148,18 +172,6 @@ impl Archive {
             let (_, _, container) = parse(source, options, &context)?;
             Ok((container, context))
         })
-    }
-
-    /// Options shared by the containers of a mounted directory.
-    #[cfg(feature = "cli")]
-    pub(crate) fn shared_options(options: &Options, gpu: Arc<Gpu>) -> format::Options {
-        options.context(Access::Random, gpu, options.account())
-    }
-
-    /// Options for a container of a directory that is read once, with an account that others may share.
-    #[cfg(feature = "cli")]
-    pub(crate) fn sequential_options(options: &Options, gpu: Arc<Gpu>, account: Account) -> format::Options {
-        options.context(Access::Sequential, gpu, account)
     }
 
     /// The absolute path of the archive; or its URL, without secrets.
@@ -277,6 +289,11 @@ impl Archive {
     #[doc(hidden)]
     pub fn cache(&self) -> &Arc<Cache> {
         &self.0.cache
+    }
+
+    /// After a read: checks that the files are unchanged, where the cache cannot.
+    fn confirm_shared(&self) -> Result<()> {
+        if self.0.shares_cache { self.0.container.unchanged() } else { Ok(()) }
     }
 
     /// A container for [`verify`] to decode from: parsed again from the same descriptor, unless this one keeps nothing

@@ -7,9 +7,8 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 
 use super::args;
-use super::mirrored::{Mirrored, What};
 use super::report::{self, Failure, Outcome};
-use crate::archive::{Archive, CopyError};
+use crate::archive::{Archive, CopyError, Directory, NodeKind};
 use crate::bytes::to_u64;
 use crate::error::Error;
 use crate::source::Passed;
@@ -17,8 +16,8 @@ use crate::source::Passed;
 pub(super) fn run(args: &args::Cat) -> Outcome {
     args.reading.start()?;
     let refused = |e| Failure::of(&args.file, &e);
-    let mirrored = Mirrored::unmounted(&args.file, &args.reading, &args.mirroring).map_err(refused)?;
-    let archive = match mirrored {
+    let directory = args.reading.unmounted(&args.file, &args.mirroring).map_err(refused)?;
+    let archive = match directory {
         Some(_) => None,
         None => Some(args.reading.open_named(&args.file).map_err(refused)?),
     };
@@ -27,9 +26,9 @@ pub(super) fn run(args: &args::Cat) -> Outcome {
     let mut out = File::from(out);
     let mut outcome = Ok(());
     for path in &args.paths {
-        let written = match (&archive, &mirrored) {
+        let written = match (&archive, &directory) {
             (Some(archive), _) => write(archive, path, &mut out),
-            (None, Some(mirrored)) => write_below(mirrored, args, path, &mut out),
+            (None, Some(directory)) => write_below(directory, path, &mut out),
             (None, None) => Ok(()),
         };
         match written {
@@ -50,13 +49,13 @@ fn write(archive: &Archive, path: &OsStr, out: &mut File) -> Result<(), CopyErro
 }
 
 /// Writes a file of a directory of containers.
-fn write_below(mirrored: &Mirrored, args: &args::Cat, path: &OsStr, out: &mut File) -> Result<(), CopyError> {
-    let place = mirrored.find(path)?;
-    match &place.what {
-        What::Container(inner) => write(&mirrored.open(&place, &args.reading)?, inner.as_ref(), out),
-        What::File => copy_plain(&mirrored.file(&place.file)?, out),
-        What::Dir => Err(Error::io(io::Error::from_raw_os_error(libc::EISDIR), "directory").into()),
-        What::Other => Err(Error::unsupported("not a regular file", "file").into()),
+fn write_below(directory: &Directory, path: &OsStr, out: &mut File) -> Result<(), CopyError> {
+    let place = directory.find(path)?;
+    match &place.kind {
+        NodeKind::Container(inner) => write(&directory.open_container(&place)?, inner.as_ref(), out),
+        NodeKind::File => copy_plain(&directory.file(&place.file)?, out),
+        NodeKind::Dir => Err(Error::io(io::Error::from_raw_os_error(libc::EISDIR), "directory").into()),
+        NodeKind::Other => Err(Error::unsupported("not a regular file", "file").into()),
     }
 }
 

@@ -17,7 +17,6 @@ mod list;
 mod log;
 mod ls;
 mod man;
-mod mirrored;
 #[cfg(feature = "fuse")]
 mod mount;
 mod mount_options;

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use super::args::{Mount, MountArgs};
 use super::log::{self, Level, Target};
-use super::mirrored::Mirrored;
 use super::report::{Failure, Outcome};
-use crate::archive::Archive;
+use crate::archive::{Archive, Directory};
 use crate::format;
 use crate::fs::{self, MountOptions, Owner};
 use crate::source::Location;
@@ -20,21 +19,21 @@ pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
     log::start(level, Target::choose(log, if foreground { Target::Terminal } else { Target::System }))?;
     args.reading.check()?;
     let file = absolute(&args.file);
-    let mirrored = Mirrored::of(&file, &args.reading, &args.mirroring).map_err(|e| Failure::of(&args.file, &e))?;
-    if args.fake && mirrored.is_none() {
+    let directory = args.reading.directory(&file, &args.mirroring).map_err(|e| Failure::of(&args.file, &e))?;
+    if args.fake && directory.is_none() {
         return args.reading.open(&args.file).map(drop).map_err(|e| Failure::of(&args.file, &e));
     }
     if args.fake {
         return Ok(());
     }
     fs::check_point(&args.mountpoint)?;
-    match mirrored {
+    match directory {
         Some(_) => args.reading.report_unused_remote(&args.file),
         None => args.mirroring.report_unused(&args.file),
     }
     let (options, gpu) = (args.reading.options(), args.reading.gpu());
-    if let Some(mirrored) = mirrored {
-        let (containers, context) = mirrored.containers();
+    if let Some(containers) = directory.and_then(Directory::containers) {
+        let context = containers.options.clone();
         return fs::mount_directory(&request(args, &file, foreground, context), containers);
     }
     // Report errors of the file before there is a second process or a mount.

@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::args::DecodeArgs;
+use super::args::{DecodeArgs, MirrorArgs};
 use super::report::{Failure, Outcome};
-use crate::archive::{Access, Archive, Options};
-use crate::error::Error;
+use crate::archive::{Access, Archive, Directory, Options};
+use crate::error::{Error, Kind};
 use crate::format::FORMATS;
 use crate::gpu::Gpu;
+use crate::mirror::Layout;
 use crate::source::Source;
 
 impl DecodeArgs {
@@ -49,6 +50,30 @@ impl DecodeArgs {
     /// As [`Archive::open`].
     pub(super) fn open(&self, file: &Path) -> Result<Archive, Error> {
         Archive::open_with(file, &self.options(), Access::Sequential, self.gpu())
+    }
+
+    /// Opens `file` if it is a directory of containers, and not one container.
+    ///
+    /// # Errors
+    /// From open(2); of a server as [`Archive::open`].
+    pub(super) fn directory(&self, file: &Path, mirroring: &MirrorArgs) -> Result<Option<Directory>, Error> {
+        Directory::of(file, &self.options(), mirroring.rules(), self.gpu(), Access::Sequential)
+    }
+
+    /// As [`DecodeArgs::directory`], for a command other than `mount`; warns of options that have no effect on it.
+    ///
+    /// # Errors
+    /// As [`DecodeArgs::directory`]; [`Kind::Usage`] for a layout that only mounts have.
+    pub(super) fn unmounted(&self, file: &Path, mirroring: &MirrorArgs) -> Result<Option<Directory>, Error> {
+        let found = self.directory(file, mirroring)?;
+        match found.as_ref().map(Directory::layout) {
+            None => mirroring.report_unused(file),
+            Some(Layout::Flat | Layout::Plain) => {
+                return Err(Error::new(Kind::Usage("only a mount has the layouts flat and plain".into()), "layout"));
+            }
+            Some(Layout::Replace | Layout::Beside) => self.report_unused_remote(file),
+        }
+        Ok(found)
     }
 
     /// As [`DecodeArgs::open`], for a file that the user names; warns of options that have no effect on it.

@@ -9,11 +9,10 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::archive_to;
-use crate::archive::CopyError;
+use crate::archive::{CopyError, Directory, Node, NodeKind, Unopened};
 use crate::cli::args;
 use crate::cli::beneath::Beneath;
 use crate::cli::cat::copy_plain;
-use crate::cli::mirrored::{Mirrored, Place, Unopened, What};
 use crate::cli::report::{self, Failure, Outcome};
 use crate::error::{Error, Result};
 use crate::mirror::stays_inside;
@@ -24,16 +23,16 @@ use rustix::fs::FileType;
 ///
 /// # Errors
 /// Fails if the directory cannot be written to; other failures are reported, and the rest is extracted.
-pub(super) fn run(mirrored: &Mirrored, args: &args::Extract) -> Outcome {
+pub(super) fn run(directory: &Directory, args: &args::Extract) -> Outcome {
     let everything = [OsStr::new("").to_owned()];
     let paths = if args.paths.is_empty() { &everything[..] } else { &args.paths };
-    let places: Vec<_> = paths.iter().map(|path| mirrored.find(path)).collect();
-    if !mirrored.is_far() && places.iter().flatten().any(|place| holds(&args.file.join(&place.file), &args.dir)) {
+    let places: Vec<_> = paths.iter().map(|path| directory.find(path)).collect();
+    if !directory.is_far() && places.iter().flatten().any(|place| holds(&args.file.join(&place.file), &args.dir)) {
         let why = "inside the directory that is extracted, and would be extracted too; write to one outside of it";
         return Err(Failure::at(&args.dir, why));
     }
     let dir = Beneath::make(&args.dir).map_err(|e| Failure::system(&args.dir, &e))?;
-    let mut job = Job { mirrored, args, dir, failed: false };
+    let mut job = Job { directory, args, dir, failed: false };
     for place in places {
         match place {
             Ok(place) => job.extract_all(&place),
@@ -51,7 +50,7 @@ fn holds(outer: &Path, dir: &Path) -> bool {
 }
 
 struct Job<'a> {
-    mirrored: &'a Mirrored,
+    directory: &'a Directory,
     args: &'a args::Extract,
     dir: Beneath,
     failed: bool,
@@ -66,16 +65,16 @@ impl Job<'_> {
     }
 
     /// Extracts an entry and everything below it.
-    fn extract_all(&mut self, place: &Place) {
-        let (mirrored, args) = (self.mirrored, self.args);
-        let find = || mirrored.find_container(place, &args.reading, args.reading.options().account());
+    fn extract_all(&mut self, place: &Node) {
+        let (directory, args) = (self.directory, self.args);
+        let find = || directory.find_container(place);
         if let Err(failure) = self.extract(place, place.is_container().then(find)) {
             self.report(&failure);
         }
-        if place.what != What::Dir {
+        if place.kind != NodeKind::Dir {
             return;
         }
-        let done = mirrored.walk_finding(&place.file, &args.reading, |place| {
+        let done = directory.walk_finding(&place.file, |place| {
             let place = place.map_err(|e| Failure::of(&args.file, &e));
             if let Err(failure) = place.and_then(|(place, found)| self.extract(&place, found)) {
                 self.report(&failure);
@@ -86,7 +85,7 @@ impl Job<'_> {
     }
 
     /// Extracts one entry: a directory without its content; of a container, the one `found`.
-    fn extract(&self, place: &Place, found: Option<Result<Unopened>>) -> Outcome {
+    fn extract(&self, place: &Node, found: Option<Result<Unopened>>) -> Outcome {
         let real = self.args.dir.join(&place.shown);
         let refused = |e: io::Error| match e.kind() {
             io::ErrorKind::AlreadyExists => Failure::at(&real, "exists already; --force replaces it"),
@@ -94,7 +93,7 @@ impl Job<'_> {
         };
         let broken = |e: &Error| Failure::of(&self.args.file.join(&place.file), e);
         let shown = place.shown.to_str().ok_or_else(|| Failure::at(&real, "not extracted: its name is not UTF-8"))?;
-        if let (What::Container(inner), Some(found)) = (&place.what, found) {
+        if let (NodeKind::Container(inner), Some(found)) = (&place.kind, found) {
             self.dir.make_directory(shown).map_err(refused)?;
             let dir = self.dir.below(shown).map_err(refused)?;
             let archive = found.and_then(Unopened::open).map_err(|e| broken(&e))?;
@@ -103,7 +102,7 @@ impl Job<'_> {
             let args = args::Extract { file, dir: real.clone(), paths, reading, ..self.args.clone() };
             return archive_to(&archive, &args, || Ok(dir));
         }
-        if place.what == What::Dir {
+        if place.kind == NodeKind::Dir {
             return self.dir.make_directory(shown).map_err(refused);
         }
         // Its directory may not be part of the extraction.
@@ -112,8 +111,8 @@ impl Job<'_> {
         if slot.is_taken() && !self.args.force {
             return Err(refused(io::ErrorKind::AlreadyExists.into()));
         }
-        if place.what == What::File {
-            let from = self.mirrored.file(&place.file).map_err(|e| broken(&e))?;
+        if place.kind == NodeKind::File {
+            let from = self.directory.file(&place.file).map_err(|e| broken(&e))?;
             let mut part = slot.begin().map_err(refused)?;
             copy(&from, &mut part.file).map_err(|e| match e {
                 CopyError::Archive(e) => broken(&e),
@@ -124,7 +123,7 @@ impl Job<'_> {
         if place.seen.kind != FileType::Symlink {
             return Err(Failure::at(&real, "not extracted: not a regular file"));
         }
-        let target = self.mirrored.link(&place.file).map_err(|e| broken(&e))?;
+        let target = self.directory.link(&place.file).map_err(|e| broken(&e))?;
         let depth = place.file.components().count().saturating_sub(1);
         match String::from_utf8(target) {
             Ok(target) if stays_inside(Path::new(&target), depth) => {

@@ -18,7 +18,6 @@ use std::vec;
 use crate::archive::{Archive, CopyError, Entries, Entry, EntryKind};
 use crate::cli::args;
 use crate::cli::beneath::Beneath;
-use crate::cli::mirrored::Mirrored;
 use crate::cli::paths::not_too_many;
 use crate::cli::progress::Progress;
 use crate::cli::report::{self, Failure, Outcome};
@@ -32,8 +31,8 @@ const COUNTED: usize = 1 << 16;
 pub(super) fn run(args: &args::Extract) -> Outcome {
     args.reading.start()?;
     let refused = |e| Failure::of(&args.file, &e);
-    if let Some(mirrored) = Mirrored::unmounted(&args.file, &args.reading, &args.mirroring).map_err(refused)? {
-        return directory::run(&mirrored, args);
+    if let Some(directory) = args.reading.unmounted(&args.file, &args.mirroring).map_err(refused)? {
+        return directory::run(&directory, args);
     }
     let archive = args.reading.open_named(&args.file).map_err(refused)?;
     let dir = || Beneath::make(&args.dir).map_err(|e| Failure::system(&args.dir, &e));

@@ -8,9 +8,8 @@ use std::path::Path;
 use rustix::fs::FileType;
 
 use super::{escape, print};
-use crate::archive::Archive;
+use crate::archive::{Archive, Directory, Node, NodeKind, Unopened};
 use crate::cli::args;
-use crate::cli::mirrored::{Mirrored, Place, Unopened, What};
 use crate::cli::report::{self, Failure, Outcome};
 use crate::error::Result;
 
@@ -18,22 +17,22 @@ use crate::error::Result;
 ///
 /// # Errors
 /// Fails if it does not exist or cannot be listed, or if standard output cannot be written to.
-pub(super) fn run(mirrored: &Mirrored, args: &args::Ls, out: &mut dyn Write, to_terminal: bool) -> Outcome {
+pub(super) fn run(directory: &Directory, args: &args::Ls, out: &mut dyn Write, to_terminal: bool) -> Outcome {
     let refused = |e| Failure::of(&args.file, &e);
-    let top = mirrored.find(&args.path).map_err(refused)?;
-    let mut listing = Listing { mirrored, args, out, to_terminal, failed: false };
-    match &top.what {
-        What::Container(inner) => listing.container(&top, inner, mirrored.open(&top, &args.reading))?,
-        What::File | What::Other => listing.line(&top, true)?,
-        What::Dir if args.recursive => mirrored.walk_finding(&top.file, &args.reading, |place| match place {
+    let top = directory.find(&args.path).map_err(refused)?;
+    let mut listing = Listing { directory, args, out, to_terminal, failed: false };
+    match &top.kind {
+        NodeKind::Container(inner) => listing.container(&top, inner, directory.open_container(&top))?,
+        NodeKind::File | NodeKind::Other => listing.line(&top, true)?,
+        NodeKind::Dir if args.recursive => directory.walk_finding(&top.file, |place| match place {
             Ok((place, found)) => listing.line_and_content(&place, found),
             Err(e) => {
                 listing.report(&refused(e));
                 Ok(())
             }
         })?,
-        What::Dir => {
-            for place in mirrored.entries(&top.file).map_err(refused)? {
+        NodeKind::Dir => {
+            for place in directory.entries(&top.file).map_err(refused)? {
                 listing.line(&place, false)?;
             }
         }
@@ -42,7 +41,7 @@ pub(super) fn run(mirrored: &Mirrored, args: &args::Ls, out: &mut dyn Write, to_
 }
 
 struct Listing<'a> {
-    mirrored: &'a Mirrored,
+    directory: &'a Directory,
     args: &'a args::Ls,
     out: &'a mut dyn Write,
     to_terminal: bool,
@@ -56,9 +55,9 @@ impl Listing<'_> {
     }
 
     /// Prints an entry, and its content if it is a container.
-    fn line_and_content(&mut self, place: &Place, found: Option<Result<Unopened>>) -> Outcome {
+    fn line_and_content(&mut self, place: &Node, found: Option<Result<Unopened>>) -> Outcome {
         self.line(place, true)?;
-        if let (What::Container(inner), Some(found)) = (&place.what, found) {
+        if let (NodeKind::Container(inner), Some(found)) = (&place.kind, found) {
             // A broken container is reported, and the others are listed.
             if let Err(failure) = self.container(place, inner, found.and_then(Unopened::open)) {
                 self.report(&failure);
@@ -67,24 +66,24 @@ impl Listing<'_> {
         Ok(())
     }
 
-    fn container(&mut self, place: &Place, inner: &str, archive: Result<Archive>) -> Outcome {
+    fn container(&mut self, place: &Node, inner: &str, archive: Result<Archive>) -> Outcome {
         let archive = archive.map_err(|e| Failure::of(&self.args.file.join(&place.file), &e))?;
         // Whole paths are below the directory.
         let before = format!("{}/", place.shown.display());
         print(&archive, self.args, inner.as_ref(), &before, self.out, self.to_terminal)
     }
 
-    fn line(&mut self, place: &Place, whole: bool) -> Outcome {
+    fn line(&mut self, place: &Node, whole: bool) -> Outcome {
         let refused = |e: io::Error| report::output(&e);
         if self.args.long {
-            let (kind, size) = match (&place.what, place.seen.kind) {
-                (What::Dir | What::Container(_), _) => ('d', 0),
-                (What::File, _) => ('-', place.seen.size),
-                (What::Other, FileType::Symlink) => ('l', place.seen.size),
-                (What::Other, FileType::Fifo) => ('p', 0),
-                (What::Other, FileType::Socket) => ('s', 0),
-                (What::Other, FileType::BlockDevice) => ('b', 0),
-                (What::Other, _) => ('c', 0),
+            let (kind, size) = match (&place.kind, place.seen.kind) {
+                (NodeKind::Dir | NodeKind::Container(_), _) => ('d', 0),
+                (NodeKind::File, _) => ('-', place.seen.size),
+                (NodeKind::Other, FileType::Symlink) => ('l', place.seen.size),
+                (NodeKind::Other, FileType::Fifo) => ('p', 0),
+                (NodeKind::Other, FileType::Socket) => ('s', 0),
+                (NodeKind::Other, FileType::BlockDevice) => ('b', 0),
+                (NodeKind::Other, _) => ('c', 0),
             };
             let rights = if kind == 'd' { "r-xr-xr-x" } else { "r--r--r--" };
             write!(self.out, "{kind}{rights} {size:>12} ").map_err(refused)?;
@@ -97,7 +96,7 @@ impl Listing<'_> {
             self.out.write_all(shown.as_bytes()).map_err(refused)?;
         }
         if self.args.long && place.seen.kind == FileType::Symlink {
-            let to = self.mirrored.link(&place.file).unwrap_or_default();
+            let to = self.directory.link(&place.file).unwrap_or_default();
             write!(self.out, " -> {}", escape(&String::from_utf8_lossy(&to), self.to_terminal)).map_err(refused)?;
         }
         writeln!(self.out).map_err(refused)

@@ -13,7 +13,6 @@ use std::io::Write;
 
 use crate::archive::Archive;
 use crate::cli::args;
-use crate::cli::mirrored::Mirrored;
 use crate::cli::paths::TreePath;
 use crate::cli::report::{self, Failure, Outcome};
 use crate::text::escaped;
@@ -22,8 +21,8 @@ use crate::tree::{Ino, Kind};
 pub(super) fn run(args: &args::Ls, out: &mut dyn Write, to_terminal: bool) -> Outcome {
     args.reading.start()?;
     let refused = |e| Failure::of(&args.file, &e);
-    if let Some(mirrored) = Mirrored::unmounted(&args.file, &args.reading, &args.mirroring).map_err(refused)? {
-        return directory::run(&mirrored, args, out, to_terminal);
+    if let Some(directory) = args.reading.unmounted(&args.file, &args.mirroring).map_err(refused)? {
+        return directory::run(&directory, args, out, to_terminal);
     }
     let archive = args.reading.open_named(&args.file).map_err(refused)?;
     print(&archive, args, &args.path, "", out, to_terminal)

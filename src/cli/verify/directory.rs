@@ -13,9 +13,8 @@ use serde_json::Value;
 
 use super::{Verdict, check_archive, reading};
 use crate::account::Account;
-use crate::archive;
+use crate::archive::{self, Directory, Node, NodeKind, Unopened};
 use crate::cli::args;
-use crate::cli::mirrored::{Mirrored, Place, Unopened, What};
 use crate::cli::progress::Progress;
 use crate::cli::report::{self, Failure, Outcome};
 use crate::error::{Error, Kind};
@@ -33,21 +32,21 @@ const SMALL_DECODED: u64 = 16 * SMALL;
 /// # Errors
 /// Fails if standard output cannot be written to.
 pub(super) fn run(
-    mirrored: &Mirrored,
+    directory: &Directory,
     dir: &Path,
     args: &args::Check,
     out: &mut dyn Write,
     objects: &mut Vec<Value>,
 ) -> Result<bool, Failure> {
-    let containers = || mirrored.walk(Path::new("")).filter(|place| place.as_ref().map_or(true, Place::is_container));
+    let containers = || directory.walk(Path::new("")).filter(|place| place.as_ref().map_or(true, Node::is_container));
     // The bar counts stored bytes, which are known without opening anything.
     let bar = Progress::new(dir, Some(containers().flatten().map(|place| size(&place)).sum()));
     let reading = reading(&args.reading);
     let threads = reading.options().thread_count();
-    let at_once = if mirrored.is_far() { threads.max(FAR) } else { threads };
-    let small = Small::new(mirrored, &reading);
+    let at_once = if directory.is_far() { threads.max(FAR) } else { threads };
+    let small = Small::new(directory, &reading);
     let (mut intact, mut broken) = (0_u64, 0_u64);
-    let mut print = |place: &Place, verdict: &Verdict| -> Outcome {
+    let mut print = |place: &Node, verdict: &Verdict| -> Outcome {
         *if verdict.error.is_none() { &mut intact } else { &mut broken } += 1;
         bar.suspended(|| verdict.print(&dir.join(&place.shown), args.json, out, objects))
     };
@@ -55,7 +54,7 @@ pub(super) fn run(
     let mut places = containers().peekable();
     while places.peek().is_some() {
         let row = iter::from_fn(|| places.next_if(|place| place.as_ref().is_ok_and(is_small))).flatten();
-        let checked = |place: Place| {
+        let checked = |place: Node| {
             let verdict = small.check(&place);
             (place, verdict)
         };
@@ -65,12 +64,12 @@ pub(super) fn run(
                     bar.advance(size(&place));
                     verdict
                 }
-                None => alone(mirrored, &place, &reading, &bar),
+                None => alone(directory, &place, &bar),
             };
             print(&place, &verdict)
         })?;
         match places.next() {
-            Some(Ok(place)) => print(&place, &alone(mirrored, &place, &reading, &bar))?,
+            Some(Ok(place)) => print(&place, &alone(directory, &place, &bar))?,
             Some(Err(e)) => {
                 unread += 1;
                 bar.suspended(|| report::report(&Failure::of(dir, &e)));
@@ -88,20 +87,20 @@ pub(super) fn run(
 }
 
 /// Whether a container may be small; a directory says nothing of its size.
-fn is_small(place: &Place) -> bool {
+fn is_small(place: &Node) -> bool {
     place.seen.kind == FileType::RegularFile && place.seen.size <= SMALL
 }
 
 /// The stored size.
-fn size(place: &Place) -> u64 {
-    match place.what {
-        What::Container(_) => place.seen.size,
-        What::Dir | What::File | What::Other => 0,
+fn size(place: &Node) -> u64 {
+    match place.kind {
+        NodeKind::Container(_) => place.seen.size,
+        NodeKind::Dir | NodeKind::File | NodeKind::Other => 0,
     }
 }
 
 /// Verifies one container by all threads.
-fn alone(mirrored: &Mirrored, place: &Place, reading: &args::DecodeArgs, bar: &Progress) -> Verdict {
+fn alone(directory: &Directory, place: &Node, bar: &Progress) -> Verdict {
     let all = size(place);
     let mut shown = 0;
     let mut show = |progress: archive::Progress| {
@@ -111,7 +110,7 @@ fn alone(mirrored: &Mirrored, place: &Place, reading: &args::DecodeArgs, bar: &P
         bar.advance(now - shown);
         shown = now;
     };
-    let verdict = match mirrored.open(place, reading) {
+    let verdict = match directory.open_container(place) {
         Ok(archive) => check_archive(&archive, &mut show),
         Err(error) => Verdict::failed(error),
     };
@@ -121,24 +120,24 @@ fn alone(mirrored: &Mirrored, place: &Place, reading: &args::DecodeArgs, bar: &P
 
 /// Settings for verifying small containers.
 struct Small<'a> {
-    mirrored: &'a Mirrored,
+    directory: &'a Directory,
     reading: args::DecodeArgs,
     account: Account,
 }
 
 impl<'a> Small<'a> {
-    fn new(mirrored: &'a Mirrored, reading: &args::DecodeArgs) -> Self {
+    fn new(directory: &'a Directory, reading: &args::DecodeArgs) -> Self {
         let account = reading.options().account();
         // With its own disk space each would be parsed twice, to keep its decoded bytes.
         let reading = args::DecodeArgs { threads: Some(1), spill: None, ..reading.clone() };
-        Self { mirrored, reading, account }
+        Self { directory, reading, account }
     }
 
     /// Verifies one container by this thread; `None` if it is to be verified alone: it is not small, or there is too
     /// little memory left.
-    fn check(&self, place: &Place) -> Option<Verdict> {
+    fn check(&self, place: &Node) -> Option<Verdict> {
         let wants_more = |error: &Error| matches!(error.kind(), Kind::NoRoom { .. } | Kind::TooLarge { .. });
-        let found = self.mirrored.find_container(place, &self.reading, self.account.clone());
+        let found = self.directory.find_alone(place, &self.reading.options(), self.account.clone());
         let verdict = match found.and_then(Unopened::open) {
             Ok(archive) if archive.info().ok()?.decoded_size.is_some_and(|size| size > SMALL_DECODED) => return None,
             Ok(archive) => check_archive(&archive, &mut |_| {}),

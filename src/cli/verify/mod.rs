@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use crate::archive::{self, Archive};
 use crate::cli::args;
-use crate::cli::mirrored::Mirrored;
 use crate::cli::progress::Progress;
 use crate::cli::report::{self, Failure, Outcome};
 use crate::error::{Error, Kind};
@@ -22,9 +21,9 @@ pub(super) fn run(args: &args::Check, out: &mut dyn Write) -> Outcome {
     let mut broken = false;
     let mut objects = Vec::new();
     for file in &args.files {
-        let mirrored = Mirrored::unmounted(file, &args.reading, &args.mirroring).map_err(|e| Failure::of(file, &e))?;
-        if let Some(mirrored) = mirrored {
-            broken |= !directory::run(&mirrored, file, args, out, &mut objects)?;
+        let directory = reading(&args.reading).unmounted(file, &args.mirroring).map_err(|e| Failure::of(file, &e))?;
+        if let Some(directory) = directory {
+            broken |= !directory::run(&directory, file, args, out, &mut objects)?;
             continue;
         }
         let verdict = check(file, &args.reading);
