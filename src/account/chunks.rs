@@ -95,3 +95,18 @@ impl Chunks {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_list_in_files_the_chunks_used_last_stay_resident() {
+        let mut list = Chunks::new(&Account::new(0, 1 << 20), "list");
+        (0..6).for_each(|i| list.push(4096, |bytes| bytes.fill(i)).unwrap());
+        for i in [0, 1, 2, 3, 4, 1] {
+            assert_eq!(list.get(i.into(), 0..1), Some(&[i][..]));
+        }
+        assert_eq!(list.resident.each_ref().map(|one_plus| one_plus.load(Ordering::Relaxed)), [5, 2, 3, 4]);
+    }
+}
