@@ -17,8 +17,8 @@ use crate::error::Result;
 use crate::format::about::{self, About, Attributes};
 
 use super::dimensions::DIMENSIONS;
-use super::entries::LayerValue;
 use super::frame::Frame;
+use super::metalayers::LayerValue;
 use super::{msgpack, pickle};
 
 /// Metalayers that say how the array is stored.

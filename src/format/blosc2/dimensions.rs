@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::entries::LayerValue;
 use super::frame::Frame;
+use super::metalayers::LayerValue;
 
 /// Names of metalayers that programs use for the names of dimensions.
 pub(super) const DIMENSIONS: [&[u8]; 3] = [b"dimension_names", b"_ARRAY_DIMENSIONS", b"dims"];

@@ -19,10 +19,11 @@ use crate::source::{Folder, Source};
 
 use super::attributes;
 use super::dimensions::dimensions;
-use super::entries::{self, Decoded, Metalayers};
+use super::entries::{self, Decoded};
 use super::frame::{self, Frame};
 use super::info;
 use super::memory::Memory;
+use super::metalayers::{self, Metalayers};
 
 /// Maximum number of frames in one file.
 const FRAMES: usize = 10_000;
@@ -70,7 +71,7 @@ impl OpenFrame {
             let name = format!("{name}metalayer {:?}", String::from_utf8_lossy(&layer.name));
             let memory = Arc::clone(&self.frame.chunks.item().memory);
             let run = move || {
-                let value = entries::value_of(&source, &layer, &memory)?;
+                let value = metalayers::value_of(&source, &layer, &memory)?;
                 value.verify(0, 0..value.total(), 1 << 20)
             };
             checks.push(Check::Run { name, bytes: 0, run: Box::new(run) });

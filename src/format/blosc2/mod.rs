@@ -39,6 +39,7 @@ mod item_spec;
 mod listed_sizes;
 mod memory;
 mod metalayer;
+mod metalayers;
 mod msgpack;
 mod ndcell;
 mod ndlz;
