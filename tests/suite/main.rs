@@ -10,6 +10,7 @@ mod blobs;
 mod blosc2;
 mod blosc2_archive;
 mod blosc2_properties;
+mod blosc2_stores;
 mod cli;
 mod fzm;
 mod fzm2;

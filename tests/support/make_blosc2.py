@@ -1,6 +1,7 @@
 """Blosc2 files made by the official library, for the tests.
 
-make_blosc2.py own DIR                the files of tests/data/blosc2/own, and tests/data/blosc2/archive.b2z as DIR/../archive.b2z
+make_blosc2.py own DIR                the files of tests/data/blosc2/own, and beside DIR those that are in tests/data/blosc2:
+                                      archive.b2z and stores/
 make_blosc2.py random DIR SEED COUNT  random data with random parameters: N.b2frame, N.b2nd or N.b2b, and N.raw, which is
                                       what reading it must give
 make_blosc2.py bench DIR THREADS      the files of the benchmark; then, for each line "NAME one" or "NAME all" read from
@@ -86,6 +87,41 @@ def archive(path):
     store["/numbers"] = np.arange(2000, dtype="<i4").reshape(40, 50)
     store["/group/ones"] = blosc2.ones((30, 30), dtype="<f8")
     store.close()
+
+
+def stores(out):
+    """A tree whose small leaves are embedded, a store of frames, and one whose map lies."""
+    os.makedirs(out, exist_ok=True)
+    with blosc2.TreeStore(os.path.join(out, "tree.b2z"), mode="w", threshold=2000) as tree:
+        tree["/a/small"] = np.arange(6, dtype="<i4").reshape(2, 3)
+        tree["/a/large"] = np.arange(4000, dtype="<f8").reshape(40, 100)
+        tree["/top"] = np.array([1.5, 2.5])
+        units = blosc2.asarray(np.arange(3, dtype="<i8"))
+        units.schunk.vlmeta["units"] = "K"
+        tree["/b/units"] = units
+        tree.vlmeta["title"] = "a tree"
+        tree["/a"].vlmeta["note"] = [1, 2]
+    store = blosc2.EmbedStore(os.path.join(out, "store.b2e"), mode="w")
+    store["/x/y"] = np.arange(5, dtype="<i8")
+    store["/z"] = np.ones((2, 2), "<f4")
+    store["/bytes"] = blosc2.SChunk(chunksize=10, data=b"hello")
+    store = blosc2.EmbedStore(os.path.join(out, "hostile.b2e"), mode="w")
+    store["/good"] = np.arange(5, dtype="<i8")
+    store["/store"] = blosc2.open(os.path.join(out, "store.b2e"))._store
+    good = store._embed_map["/good"]
+    store._embed_map |= {
+        "/outside": {"offset": good["length"], "length": 1 << 20},
+        "/overflow": {"offset": (1 << 64) - 1, "length": 2},
+        "/negative": {"offset": -1, "length": 300},
+        "/no frame": {"offset": 7, "length": 200},
+        "/short": {"offset": 0, "length": 100},
+        "/empty": {"offset": 0, "length": 0},
+        "/nothing": None,
+        "/server": {"urlbase": "http://localhost/", "path": "x"},
+        "/../..": good,
+        "/": good,
+    }
+    store._save_metadata()
 
 
 def content(rng, size, typesize):
@@ -349,6 +385,7 @@ def main():
         small_chunks(os.path.join(out, "small_chunks.b2frame"))
         small_special_chunks(os.path.join(out, "small_special_chunks.b2frame"))
         archive(os.path.join(out, "../archive.b2z"))
+        stores(os.path.join(out, "../stores"))
         return
     rng = np.random.default_rng(int(sys.argv[3]))
     for i in range(int(sys.argv[4])):

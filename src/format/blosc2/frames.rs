@@ -30,8 +30,8 @@ const FRAMES: usize = 10_000;
 
 /// A frame and its decoded content.
 pub(super) struct OpenFrame {
-    frame: Arc<Frame>,
-    decoded: Decoded,
+    pub(super) frame: Arc<Frame>,
+    pub(super) decoded: Decoded,
 }
 
 impl OpenFrame {

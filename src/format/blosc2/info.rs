@@ -4,6 +4,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::bytes::to_u64;
+use crate::error::Result;
+use crate::format::about::Attributes;
 use crate::format::{Info, ratio};
 
 use super::b2nd;
@@ -28,6 +30,15 @@ pub(super) fn container(
     let checksums = if members.is_some() { "crc-32 of each member" } else { "none" }.into();
     let checksum_count = Some(members.map_or(0, to_u64));
     Info { format: NAME, format_version, file_size, decoded_size, checksums, checksum_count, details }
+}
+
+/// Adds the attributes of the root of a store, or why they cannot be read.
+pub(super) fn with_attributes(details: &mut Map<String, Value>, attributes: Option<Result<Attributes>>) {
+    match attributes {
+        Some(Ok(attributes)) => drop(details.insert("attributes".into(), attributes.into())),
+        Some(Err(error)) => drop(details.insert("attributes_unreadable".into(), error.to_string().into())),
+        None => {}
+    }
 }
 
 /// The details of a frame.

@@ -4,7 +4,7 @@
 //!
 //! Shows as: `data.raw`; `chunks/` and `stored/`, one file per chunk; `metalayers/` and `vlmetalayers/`, one file per
 //! value and its JSON; `frames/000001/` and on for the frames that follow the first in one file. An archive shows as a
-//! directory for each of its frames. Piece: a chunk, consecutive blocks of a large one of about 1 MiB together, or
+//! directory for each of its frames, and a store of python-blosc2 as one for each of its leaves. Piece: a chunk, consecutive blocks of a large one of about 1 MiB together, or
 //! consecutive small chunks together. Checked: all structure at open; tables and streams at decode. The format has no
 //! checksums but the Adler-32 of its codec zlib; for archives see `archive`. Limits: counts against the size of the
 //! file; at most one block of decoded data is in memory at a time.
@@ -27,6 +27,7 @@ mod chunk_store;
 mod codec;
 mod decode_buffers;
 mod dimensions;
+mod embed_store;
 mod entries;
 mod fill;
 mod filter;
@@ -44,6 +45,7 @@ mod msgpack;
 mod ndcell;
 mod ndlz;
 mod open_chunks;
+mod open_frames;
 mod pickle;
 mod registry;
 mod stored_chunk;
@@ -60,8 +62,9 @@ use super::{Container, Format, Input, Options};
 
 use archive::Archive;
 use bare_chunk::BareChunk;
+use embed_store::{EmbedStore, StoreFile};
 use frame::Frame;
-use frames::Frames;
+use frames::{Frames, OpenFrame};
 use memory::Memory;
 
 pub(super) use chunk_store::INDEX;
@@ -97,7 +100,11 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
         return Ok(Arc::new(Frames::new(Frame::sparse(dir, &memory)?, options, memory)?));
     };
     if input.head.starts_with(&frame::MAGIC) {
-        return Ok(Arc::new(Frames::new(Frame::contiguous(source, FileOffset(0), &memory)?, options, memory)?));
+        let frame = Frame::contiguous(source, FileOffset(0), &memory)?;
+        if embed_store::is_store(&frame) && frame.end().0 == source.len() {
+            return Ok(Arc::new(StoreFile(EmbedStore::open(Arc::new(OpenFrame::new(frame)), options)?)));
+        }
+        return Ok(Arc::new(Frames::new(frame, options, memory)?));
     }
     if input.head.starts_with(&archive::LOCAL) {
         return Ok(Arc::new(Archive::open(source, options, &memory)?));

@@ -1,4 +1,4 @@
-//! The decoded bytes of a container as the source of the container in it.
+//! The decoded bytes of a container as the source of the containers in it.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -9,16 +9,17 @@ use super::outer_pieces::OuterPieces;
 use crate::account::{Account, decode_budget};
 use crate::bytes::{FileOffset, to_u64, to_usize};
 use crate::error::{Error, Result};
-use crate::format::{BlobRef, Container, Layout, Options, Piece};
+use crate::format::{BlobRef, Layout, Options, Piece};
 use crate::limits::zeroed;
-use crate::source::Origin;
+use crate::source::{Origin, Source};
 
 /// How many pieces are decoded at a time.
 const AT_ONCE: usize = 8;
 
 /// The stream of a container.
-pub(super) struct Decoded {
-    outer: Arc<dyn Container>,
+pub(in crate::format) struct Decoded {
+    /// The files of the container.
+    outer: Vec<Arc<Source>>,
     stream: BlobRef,
     layout: Layout,
     pieces: Arc<OuterPieces>,
@@ -33,7 +34,7 @@ impl Decoded {
     ///
     /// # Errors
     /// As [`crate::format::Blob::layout`].
-    pub(super) fn new(outer: Arc<dyn Container>, stream: BlobRef, options: &Options) -> Result<Self> {
+    pub(in crate::format) fn new(outer: Vec<Arc<Source>>, stream: BlobRef, options: &Options) -> Result<Self> {
         let layout = decode_budget::once(|| stream.layout())?;
         let (pieces, account) = (options.outer_pieces.clone(), options.account.clone());
         Ok(Self { outer, stream, layout, pieces, account, decoding: Default::default() })
@@ -90,19 +91,19 @@ impl Origin for Decoded {
     }
 
     fn mtime(&self) -> (i64, i64) {
-        self.outer.sources().first().map_or((0, 0), |source| source.mtime())
+        self.outer.first().map_or((0, 0), |source| source.mtime())
     }
 
     fn is_same_in_memory(&self) -> bool {
-        self.outer.sources().iter().all(|source| source.is_same_in_memory())
+        self.outer.iter().all(|source| source.is_same_in_memory())
     }
 
     fn check(&self) -> Result<()> {
-        self.outer.unchanged()
+        self.outer.iter().try_for_each(|source| source.check())
     }
 
     fn set_changed(&self) {
-        self.outer.sources().iter().for_each(|source| source.set_changed());
+        self.outer.iter().for_each(|source| source.set_changed());
     }
 }
 

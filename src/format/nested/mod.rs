@@ -24,7 +24,7 @@ use crate::error::Result;
 use crate::once::Once;
 use crate::source::{Folder, Source};
 
-use decoded::Decoded;
+pub(super) use decoded::Decoded;
 
 pub use outer_pieces::OuterPieces;
 
@@ -33,6 +33,11 @@ const DEPTH: u32 = 4;
 /// Bytes that may be decoded to open a nested container: a constant, plus a factor for each byte of the file itself.
 /// Each frame that is read counts as some hundreds.
 const WORK: (u64, u64) = (1 << 30, 64);
+
+/// Bytes that may be decoded to open a container in a file of `file_size` bytes.
+pub(super) fn work(file_size: u64) -> u64 {
+    WORK.0.saturating_add(file_size.saturating_mul(WORK.1))
+}
 
 /// A container in another one, not open yet.
 pub trait Enclosed: Send + Sync {
@@ -82,10 +87,11 @@ struct Inner {
 impl Enclosed for Inner {
     fn open(&self) -> Result<Arc<dyn Container>> {
         let open = || {
-            let bytes = Decoded::new(self.outer.clone(), self.stream.clone(), &self.options)?;
+            let bytes = Decoded::new(self.outer.sources(), self.stream.clone(), &self.options)?;
             let source = Source::of(&self.path, bytes);
-            let limit = WORK.0.saturating_add(self.options.file_size.saturating_mul(WORK.1));
-            let opened = decode_budget::opening(limit, || open_or_explain(&Input::of(source.clone())?, &self.options));
+            let opened = decode_budget::opening(work(self.options.file_size), || {
+                open_or_explain(&Input::of(source.clone())?, &self.options)
+            });
             let (container, error) = match opened {
                 Ok(opened) => opened,
                 Err(error) if error.is_lasting() => (explain(&source, &error), Some(error)),

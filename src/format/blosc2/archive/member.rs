@@ -1,13 +1,8 @@
 //! A member of an archive: its entry in the central directory, and the frame that it is.
-//!
-//! Limits: of the members that are not in use, the last [`OPEN`] stay open.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use lru::LruCache;
+use std::sync::Arc;
 
 use super::{FULL, LOCAL, expect};
 use crate::account::decode_budget;
@@ -18,6 +13,7 @@ use crate::format::blosc2::entries::failing;
 use crate::format::blosc2::frame::{Frame, MAGIC};
 use crate::format::blosc2::frames::{FrameDir, OpenFrame};
 use crate::format::blosc2::memory::Memory;
+use crate::format::blosc2::open_frames::OpenFrames;
 use crate::format::{Content, Directory, Entry, File, FileExtent, Node, Options};
 use crate::source::Source;
 
@@ -27,25 +23,12 @@ const LOCAL_LEN: u64 = 30;
 const CENTRAL: [u8; 4] = *b"PK\x01\x02";
 /// Size of the id and the length before each part of an extra field.
 const EXTRA_HEAD: usize = 4;
-/// Members that stay open, of some kilobytes each.
-const OPEN: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 
 /// The members that were opened last, by the offset of their local header, and the checksums that have failed.
+#[derive(Default)]
 pub(super) struct OpenMembers {
-    frames: Mutex<LruCache<u64, Arc<OpenFrame>>>,
+    frames: OpenFrames,
     failed: FailedChecks,
-}
-
-impl Default for OpenMembers {
-    fn default() -> Self {
-        Self { frames: Mutex::new(LruCache::sparse(OPEN)), failed: FailedChecks::default() }
-    }
-}
-
-impl OpenMembers {
-    fn lock(&self) -> MutexGuard<'_, LruCache<u64, Arc<OpenFrame>>> {
-        self.frames.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A member of an archive.
@@ -167,10 +150,6 @@ impl Member {
 
     /// Opens the frame at `start`, unless it is open.
     fn frame(&self, start: FileOffset) -> Result<Arc<OpenFrame>> {
-        let key = self.local.0;
-        if let Some(frame) = self.open.lock().get(&key) {
-            return Ok(Arc::clone(frame));
-        }
         let open = || {
             let mut frame = Frame::contiguous(&self.source, start, &self.memory)?;
             if frame.header.frame_len > self.len {
@@ -178,11 +157,9 @@ impl Member {
                 return Err(Error::corrupt(why, "frame_len").at(start.plus(0x0F)));
             }
             frame.gate = Some(self.gate(start));
-            Ok(Arc::new(OpenFrame::new(frame)))
+            Ok(frame)
         };
-        let frame = decode_budget::once(open)?;
-        // Another thread may have been faster.
-        Ok(Arc::clone(self.open.lock().get_or_insert(key, || frame)))
+        self.open.frames.get(self.local.0, || decode_budget::once(open))
     }
 
     /// Opens the frame that it is; `None` if it is something else.

@@ -2,7 +2,9 @@
 //!
 //! Reference: section 1 (frames embedded in other containers); of ZIP the end record, the central directory, local
 //! headers, and ZIP64.
-//! Shows as: a directory for each member that is a frame, named after the member; other members as files.
+//! Shows as: a directory for each member that is a frame, named after the member; other members as files. A store of
+//! python-blosc2, which has a member [`EMBEDDED`]: a directory for each leaf, also for those in that member, named after
+//! its key.
 //! Checked: the central directory is inside the file, and each member ends before it; the CRC-32 of a member before
 //! its first byte is served (subject to `verify`), not when it is listed.
 //! Limits: the central directory is read whole; members are opened when they are accessed; `info.json` lists 1000.
@@ -18,9 +20,11 @@ use serde_json::{Map, json};
 
 use crate::bytes::{Cursor, FileOffset, to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
+use crate::format::about::Attributes;
 use crate::limits::{Charge, Limits};
 use crate::source::Source;
 
+use super::embed_store::{self, EmbedStore, VLMETA};
 use super::frame::MAGIC;
 use super::info;
 use super::memory::Memory;
@@ -41,6 +45,9 @@ const LOCATOR: [u8; 4] = *b"PK\x06\x07";
 const LOCATOR_LEN: u64 = 20;
 /// Marks a 32-bit field with its value in the ZIP64 extra field.
 const FULL: u64 = 0xFFFF_FFFF;
+/// The member with the small leaves of a store, and the extensions of the others, which are not part of their keys.
+const EMBEDDED: &[u8] = b"embed.b2e";
+const LEAVES: [&[u8]; 3] = [b".b2nd", b".b2f", b".b2b"];
 /// Maximum members in `info.json`, which is built in memory.
 const LISTED: usize = 1000;
 
@@ -62,8 +69,17 @@ pub(super) fn detect(head: &[u8]) -> bool {
 /// An archive, as described by its central directory.
 pub(super) struct Archive {
     source: Arc<Source>,
-    members: Vec<Arc<Member>>,
+    members: Arc<Members>,
     _charge: Charge,
+}
+
+/// The members, and those in the embedded store.
+struct Members {
+    all: Vec<Arc<Member>>,
+    /// Whether they are the leaves of a store.
+    is_store: bool,
+    /// `None` also if it is broken: then it is shown as it is.
+    embedded: Option<Arc<EmbedStore>>,
 }
 
 impl Archive {
@@ -80,6 +96,7 @@ impl Archive {
         while !cur.is_empty() {
             members.push(Arc::new(Member::read(&mut cur, source, at, options, memory, &open)?));
         }
+        let members = Arc::new(Members::new(members, options)?);
         Ok(Self { source: source.clone(), members, _charge: charge })
     }
 }
@@ -125,30 +142,75 @@ fn expect(cur: &mut Cursor, magic: [u8; 4], what: &'static str) -> Result<()> {
     Err(Error::corrupt("bad signature", what).at(at))
 }
 
-/// The arrays of the members that are frames, opened on first use.
-struct MemberArrays(Vec<Arc<Member>>);
+impl Members {
+    fn new(all: Vec<Arc<Member>>, options: &Options) -> Result<Self> {
+        let Some(member) = all.iter().find(|member| member.name == EMBEDDED) else {
+            return Ok(Self { all, is_store: false, embedded: None });
+        };
+        let frame = match member.open_frame() {
+            Err(e) if e.is_lasting() => None,
+            frame => frame?.filter(|frame| embed_store::is_store(&frame.frame)),
+        };
+        let embedded = match frame.map(|frame| EmbedStore::open(frame, options)).transpose() {
+            Err(e) if e.is_lasting() => None,
+            store => store?,
+        };
+        Ok(Self { all, is_store: true, embedded })
+    }
 
-impl MemberArrays {
     fn member(&self, index: u64) -> Result<&Arc<Member>> {
-        self.0.get(to_usize(index, "member")?).ok_or_else(|| Error::new(Kind::NotFound, "member"))
+        self.all.get(to_usize(index, "member")?).ok_or_else(|| Error::new(Kind::NotFound, "member"))
+    }
+
+    /// The number of `index` in the embedded store, if it is one there.
+    fn embedded(&self, index: u64) -> Option<(&Arc<EmbedStore>, u64)> {
+        Some((self.embedded.as_ref()?, index.checked_sub(to_u64(self.all.len()))?))
+    }
+
+    /// The name to show `member` by; `None` if it is not shown.
+    fn name<'a>(&self, member: &'a Member) -> Option<&'a [u8]> {
+        let name = &*member.name;
+        if !self.is_store {
+            return Some(name);
+        }
+        let key = LEAVES.iter().find_map(|suffix| name.strip_suffix(*suffix)).unwrap_or(name);
+        let is_helper = embed_store::is_vlmeta(key) || (self.embedded.is_some() && name == EMBEDDED);
+        (!is_helper).then_some(key)
+    }
+
+    /// The attributes of the root of a store.
+    fn attributes(&self) -> Option<Result<Attributes>> {
+        let is_root = |member: &&Arc<Member>| LEAVES.iter().any(|suffix| *member.name == [VLMETA, *suffix].concat());
+        match self.all.iter().filter(|_| self.is_store).find(is_root) {
+            Some(member) => Some(member.open_frame().transpose()?.and_then(|frame| frame.data()?.attributes())),
+            None => self.embedded.as_ref()?.attributes(),
+        }
     }
 }
 
-impl Arrays for MemberArrays {
+/// The arrays of the members that are frames, opened on first use.
+impl Arrays for Members {
     fn count(&self) -> u64 {
-        to_u64(self.0.len())
+        to_u64(self.all.len()).saturating_add(self.embedded.as_ref().map_or(0, |store| store.count()))
     }
 
     fn find(&self, index: u64) -> Result<Found> {
+        if let Some((store, index)) = self.embedded(index) {
+            return store.find(index);
+        }
         let member = self.member(index)?;
-        match member.open_frame().and_then(|frame| frame.map(|frame| frame.found(&member.name)).transpose()) {
+        let Some(name) = self.name(member) else { return Ok(Found::Nothing) };
+        match member.open_frame().and_then(|frame| frame.map(|frame| frame.found(name)).transpose()) {
             Ok(found) => Ok(found.unwrap_or(Found::Nothing)),
-            Err(e) if e.is_lasting() => Ok(Found::LeftOut(member.name.clone(), e.to_string().into())),
+            Err(e) if e.is_lasting() => Ok(Found::LeftOut(name.to_vec(), e.to_string().into())),
             Err(e) => Err(e),
         }
     }
 
     fn file(&self, index: u64) -> Result<File> {
+        if let Some((store, index)) = self.embedded(index) {
+            return store.file(index);
+        }
         self.member(index)?.open_frame()?.ok_or_else(|| Error::corrupt("not a frame", "member"))?.data()
     }
 }
@@ -158,30 +220,35 @@ impl Container for Archive {
         let member = |m: &Arc<Member>| json!({ "name": m.shown(), "offset": m.local.0, "size": m.len, "crc32": m.crc });
         let mut details = Map::new();
         details.insert("kind".into(), "archive".into());
-        details.insert("members".into(), self.members.iter().take(LISTED).map(member).collect());
-        if let Some(more @ 1..) = self.members.len().checked_sub(LISTED) {
+        details.insert("members".into(), self.members.all.iter().take(LISTED).map(member).collect());
+        if let Some(more @ 1..) = self.members.all.len().checked_sub(LISTED) {
             details.insert("members_not_listed".into(), more.into());
         }
-        info::container("zip".into(), (self.source.len(), None), Some(self.members.len()), details)
+        info::with_attributes(&mut details, self.members.attributes());
+        info::container("zip".into(), (self.source.len(), None), Some(self.members.all.len()), details)
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {
-        let folder = |m: &&Arc<Member>| !m.name.ends_with(b"/");
-        let entry = |m: &Arc<Member>| Ok(Entry { nested: true, ..Entry::named(m.name.clone(), "", m.node()?) });
-        self.members.iter().filter(folder).map(entry).collect()
+        let shown = self.members.all.iter().filter(|m| !m.name.ends_with(b"/"));
+        let named = shown.filter_map(|m| Some((self.members.name(m)?, m)));
+        let entry = |(name, m): (&[u8], &Arc<Member>)| Ok(Entry { nested: true, ..Entry::named(name, "", m.node()?) });
+        let embedded = self.members.embedded.iter().flat_map(EmbedStore::entries).map(Ok);
+        named.map(entry).chain(embedded).collect()
     }
 
     fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
-        Ok(Some(Arc::new(MemberArrays(self.members.clone()))))
+        Ok(Some(self.members.clone()))
     }
 
     fn checks(&self) -> Vec<Check> {
         let mut checks = Vec::new();
-        for member in &self.members {
+        for member in &self.members.all {
             let (name, this) = (member.shown(), member.clone());
             let run = Box::new(move || this.gate(this.start()?).check());
             checks.push(Check::Run { name: name.clone(), bytes: member.len, run });
+            let embedded = self.members.embedded.as_ref().filter(|_| name.as_bytes() == EMBEDDED);
             match member.open_frame() {
+                Ok(Some(_)) if let Some(store) = embedded => checks.extend(store.checks(&format!("{name}: "))),
                 Ok(Some(frame)) => checks.extend(frame.checks(&format!("{name}: "))),
                 Ok(None) => {}
                 Err(e) => checks.push(Check::Run { name, bytes: 0, run: Box::new(move || Err(e.clone())) }),
