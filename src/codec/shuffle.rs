@@ -96,10 +96,15 @@ pub(super) mod tests {
 
     /// Bytes that differ from their neighbours in every run.
     pub(in crate::codec) fn noise(len: usize) -> Vec<u8> {
-        // Made once: most tests want some of it a thousand times.
-        static NOISE: LazyLock<Vec<u8>> =
-            LazyLock::new(|| (0..2_u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect());
-        NOISE[..len].to_vec()
+        static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| noise_from(0, 1 << 20));
+        // The start is made once: most tests want some of it a thousand times.
+        let mut bytes = NOISE[..len.min(NOISE.len())].to_vec();
+        bytes.extend(noise_from(bytes.len(), len));
+        bytes
+    }
+
+    fn noise_from(start: usize, end: usize) -> Vec<u8> {
+        (start as u32..end as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
     }
 
     fn shuffled(width: usize, src: &[u8]) -> Vec<u8> {

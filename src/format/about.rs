@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 
 use crate::error::Result;
 
-/// Maximum bytes of the attributes of an array, as text.
-pub const MOST: u64 = 1 << 20;
+/// Maximum bytes of the attributes of an array, as text. In memory a value takes 72 bytes, a byte of text at worst.
+pub const MOST: u64 = 256 << 10;
 /// Maximum levels of lists and objects in an attribute.
 const DEPTH: u32 = 64;
 

@@ -34,7 +34,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Maximum bytes of a value of unknown meaning.
 const OPAQUE: usize = 4 << 10;
 /// Maximum bytes of all values that are read.
-const IN_ALL: u64 = 4 << 20;
+const IN_ALL: u64 = 2 * about::MOST;
 
 /// The attributes of the array in `frame`; `None` if it has no metalayers for them.
 pub(super) fn about(frame: &Arc<Frame>) -> Option<About> {
