@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 
+use super::about::Attributes;
 use super::{Array, Content, File, Grid, Space};
 
 /// The arrays of a container, by number.
@@ -28,6 +29,15 @@ pub trait Arrays: Send + Sync {
     /// # Errors
     /// As [`Arrays::find`].
     fn file(&self, index: u64) -> Result<File>;
+
+    /// The container's metadata of the group `name`, which is that of an array up to a `/`.
+    ///
+    /// # Errors
+    /// As [`super::About::attributes`].
+    fn group(&self, name: &[u8]) -> Result<Attributes> {
+        let _ = name;
+        Ok(Attributes::new())
+    }
 }
 
 /// An entry of [`Arrays`].

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::error::Result;
 use crate::source::{Folder, Source};
 
+use super::about::Attributes;
 use super::{Arrays, BlobRef, Check, Container, Entry, File, Found, Info, Node};
 
 /// The axes of space, slowest first, and what is before them.
@@ -221,6 +222,10 @@ impl Arrays for PlacedArrays {
 
     fn file(&self, index: u64) -> Result<File> {
         Ok(self.given.apply(self.arrays.file(index)?))
+    }
+
+    fn group(&self, name: &[u8]) -> Result<Attributes> {
+        self.arrays.group(name)
     }
 }
 

@@ -44,7 +44,10 @@ fn a_tree_has_its_embedded_leaves_beside_the_others_and_no_helpers() {
     assert_eq!(arrays(&opened), ["a/large", "a/small", "b/units", "top"]);
     assert!(opened.read("data.zarr/a/small/c/0/0").unwrap().starts_with(&small));
     assert_eq!(document(&opened, "data.zarr/b/units/zarr.json")["attributes"], json!({"units": "K"}));
-    assert_eq!(document(&opened, "data.zarr/zarr.json")["attributes"]["title"], "a tree");
+    let root = document(&opened, "data.zarr/zarr.json");
+    assert_eq!(root["attributes"]["title"], "a tree");
+    assert_eq!(root["consolidated_metadata"]["metadata"]["a"]["attributes"], json!({"note": [1, 2]}));
+    assert_eq!(document(&opened, "data.zarr/a/zarr.json")["attributes"], json!({"note": [1, 2]}));
     assert_eq!(document(&opened, "info.json")["attributes"], json!({"title": "a tree"}));
 }
 

@@ -39,7 +39,7 @@ const METADATA: &[u8] = b"estore_metadata";
 /// The field of errors about it.
 const WHERE: &str = "embed_map";
 /// The name of a leaf with the attributes of the group that it is in.
-pub(super) const VLMETA: &[u8] = b"__vlmeta__";
+const VLMETA: &[u8] = b"__vlmeta__";
 /// Maximum bytes of the metadata, and how much memory a byte may take while it is read.
 const MAP: u64 = 4 << 20;
 const PER_BYTE: u64 = 80;
@@ -56,6 +56,12 @@ fn metadata(frame: &Frame) -> Option<&Metalayer> {
 /// Whether a leaf with this name has the attributes of its group.
 pub(super) fn is_vlmeta(name: &[u8]) -> bool {
     name.rsplit(|&byte| byte == b'/').next() == Some(VLMETA)
+}
+
+/// The name of the leaf with the attributes of the group `name`, which is empty for the root.
+pub(super) fn vlmeta_of(name: &[u8]) -> Vec<u8> {
+    let separator: &[u8] = if name.is_empty() { b"" } else { b"/" };
+    [name, separator, VLMETA].concat()
 }
 
 /// The frames in another frame.
@@ -127,9 +133,10 @@ impl EmbedStore {
         opened.map_err(|e| e.within(String::from_utf8_lossy(&leaf.name)))
     }
 
-    /// The attributes of the root, if the store has some.
-    pub(super) fn attributes(&self) -> Option<Result<Attributes>> {
-        let index = self.leaves.iter().position(|leaf| leaf.name == VLMETA)?;
+    /// The attributes of the group `name`, which is empty for the root, if the store has some.
+    pub(super) fn attributes(&self, name: &[u8]) -> Option<Result<Attributes>> {
+        let name = vlmeta_of(name);
+        let index = self.leaves.iter().position(|leaf| leaf.name == name)?;
         Some(self.leaf_frame(index).and_then(|frame| frame.data()?.attributes()))
     }
 
@@ -191,6 +198,10 @@ impl Arrays for EmbedStore {
     fn file(&self, index: u64) -> Result<File> {
         self.leaf_frame(to_usize(index, "leaf")?)?.data()
     }
+
+    fn group(&self, name: &[u8]) -> Result<Attributes> {
+        self.attributes(name).unwrap_or_else(|| Ok(Attributes::new()))
+    }
 }
 
 /// The directory of a leaf; of a broken one, a file that fails.
@@ -222,7 +233,7 @@ impl Container for StoreFile {
         let mut details = info::frame(frame, decoded);
         details.insert("kind".into(), "embed store".into());
         details.insert("leaves".into(), self.0.leaves.len().into());
-        info::with_attributes(&mut details, self.0.attributes());
+        info::with_attributes(&mut details, self.0.attributes(b""));
         info::container(frame.header.version.to_string(), (frame.source.len(), decoded.len()), None, details)
     }
 

@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use crate::error::Result;
+use crate::format::about::Attributes;
 use crate::format::{Content, Spool};
 use crate::text;
 use crate::view::zarr::{self, GROUP, OME};
@@ -19,23 +20,24 @@ const UNCOMMON: &str = "not_consolidated";
 const MOST: u64 = 1 << 30;
 
 impl Zarr {
-    /// The document of the group with the path `group`; `None`: the root.
+    /// The document of group `group`; `None`: the root.
     ///
     /// # Errors
     /// Fails if an array cannot be described now, or if the account is exhausted.
-    pub(super) fn document(&self, group: Option<&str>) -> Result<Content> {
+    pub(super) fn document(&self, group: Option<u64>) -> Result<Content> {
         let [head, middle, end] = GROUP;
         let mut out = Spool::new(&self.account, MOST, "zarr.json");
         out.push(head.as_bytes())?;
         match group {
             None => self.root_attributes(&mut out)?,
-            Some(_) => out.push(b"{}")?,
+            Some(group) => out.push(text::json_line(&self.group_attributes(group)?.into()).as_bytes())?,
         }
         out.push(middle.as_bytes())?;
         let names = self.names()?;
-        let below = |path: String| match group {
+        let group = group.map(|group| names.group(self, group)).transpose()?;
+        let below = |path: String| match &group {
             None => Some(path),
-            Some(group) => Some(path.strip_prefix(group)?.strip_prefix('/')?.to_owned()),
+            Some(group) => Some(path.strip_prefix(&**group)?.strip_prefix('/')?.to_owned()),
         };
         let mut separator = "\n";
         let mut member = |path: String, document: &Value| {
@@ -48,7 +50,7 @@ impl Zarr {
         for number in names.members() {
             if let Some(group) = number.checked_sub(self.arrays.count()) {
                 if let Some(path) = below(names.group(self, group)?) {
-                    member(path, &zarr::group())?;
+                    member(path, &zarr::group(&self.group_attributes(group)?))?;
                 }
                 continue;
             }
@@ -67,6 +69,14 @@ impl Zarr {
         }
         out.push(end.as_bytes())?;
         Ok(out.content())
+    }
+
+    /// The attributes of a group below the root; those that are broken are left out.
+    fn group_attributes(&self, group: u64) -> Result<Attributes> {
+        match self.arrays.group(&self.names()?.own_group(self, group)?) {
+            Err(e) if e.is_lasting() => Ok(Attributes::new()),
+            attributes => attributes,
+        }
     }
 
     /// Writes the attributes of the root: those of the container, its description, and its arrays that are left out.

@@ -134,7 +134,7 @@ struct Group(Arc<Zarr>);
 
 impl Group {
     /// The length of the document of a group with few arrays.
-    fn known_len(&self, group: Option<&str>) -> Result<Option<u64>> {
+    fn known_len(&self, group: Option<u64>) -> Result<Option<u64>> {
         if self.0.arrays.count() > FEW { Ok(None) } else { Ok(view::known_len(&self.0.document(group)?)) }
     }
 
@@ -152,7 +152,7 @@ impl Group {
         if let Some(group) = number.checked_sub(self.0.arrays.count()) {
             let path = names.group(&self.0, group)?;
             let stem = format!("{path}/{}", DOCUMENT.0);
-            let file = LazyFile { number, len: self.known_len(Some(&path))?, stored: 0, array: None };
+            let file = LazyFile { number, len: self.known_len(Some(group))?, stored: 0, array: None };
             return each(named(stem, DOCUMENT.1, Node::LazyFile(file)));
         }
         match self.0.member(number)? {
@@ -188,10 +188,10 @@ impl Directory for Group {
         let zarr = Arc::clone(&self.0);
         let make = move || {
             let group = match number.checked_sub(zarr.arrays.count()) {
-                Some(group) if number != ROOT_DOCUMENT => Some(zarr.names()?.group(&zarr, group)?),
+                Some(group) if number != ROOT_DOCUMENT => Some(group),
                 _ => None,
             };
-            zarr.document(group.as_deref())
+            zarr.document(group)
         };
         Ok(File::new(Content::Deferred { len: None, make: Arc::new(make) }))
     }

@@ -59,11 +59,26 @@ impl Names {
     /// # Errors
     /// Fails if its first array cannot be described now.
     pub(super) fn group(&self, zarr: &Zarr, number: u64) -> Result<String> {
+        let (index, components) = self.first_in(number)?;
+        let path = self.path(index, &zarr.array(index)?.0);
+        Ok(path.split('/').take(components).collect::<Vec<_>>().join("/"))
+    }
+
+    /// The name of group `number` in the container.
+    ///
+    /// # Errors
+    /// As [`Names::group`].
+    pub(super) fn own_group(&self, zarr: &Zarr, number: u64) -> Result<Vec<u8>> {
+        let (index, components) = self.first_in(number)?;
+        let (named, _) = zarr.array(index)?;
+        Ok(named.name.split(|&byte| byte == b'/').take(components).collect::<Vec<_>>().join(&b'/'))
+    }
+
+    /// The first array in group `number`, and the number of components of the group's path.
+    fn first_in(&self, number: u64) -> Result<(u64, usize)> {
         let none = || Error::new(Kind::NotFound, "group");
         let &(index, components) = self.groups.get(to_usize(number, "group")?).ok_or_else(none)?;
-        let path = self.path(index, &zarr.array(index)?.0);
-        let end = path.match_indices('/').nth((components - 1) as usize).map(|(at, _)| at);
-        Ok(path.get(..end.ok_or_else(none)?).unwrap_or_default().to_owned())
+        Ok((index, components as usize))
     }
 
     /// The names of the dimensions of array `index`.

@@ -41,8 +41,8 @@ pub fn array(chunks: &Chunks, dimensions: &[String], mut attributes: Attributes)
 }
 
 /// The document of a group within consolidated metadata, which lists its members beside it.
-pub fn group() -> Value {
-    json!({ "zarr_format": 3, "node_type": "group", "attributes": {} })
+pub fn group(attributes: &Attributes) -> Value {
+    json!({ "zarr_format": 3, "node_type": "group", "attributes": attributes })
 }
 
 /// The parts of a group's document: before its attributes; from there to the first of its members' documents by name;

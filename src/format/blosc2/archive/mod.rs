@@ -24,7 +24,7 @@ use crate::format::about::Attributes;
 use crate::limits::{Charge, Limits};
 use crate::source::Source;
 
-use super::embed_store::{self, EmbedStore, VLMETA};
+use super::embed_store::{self, EmbedStore};
 use super::frame::MAGIC;
 use super::info;
 use super::memory::Memory;
@@ -178,12 +178,14 @@ impl Members {
         (!is_helper).then_some(key)
     }
 
-    /// The attributes of the root of a store.
-    fn attributes(&self) -> Option<Result<Attributes>> {
-        let is_root = |member: &&Arc<Member>| LEAVES.iter().any(|suffix| *member.name == [VLMETA, *suffix].concat());
-        match self.all.iter().filter(|_| self.is_store).find(is_root) {
+    /// The attributes of the group `name` of a store, which is empty for the root.
+    fn attributes(&self, name: &[u8]) -> Option<Result<Attributes>> {
+        let key = embed_store::vlmeta_of(name);
+        let is_named =
+            |member: &&Arc<Member>| LEAVES.iter().any(|suffix| member.name.strip_suffix(*suffix) == Some(&key));
+        match self.all.iter().filter(|_| self.is_store).find(is_named) {
             Some(member) => Some(member.open_frame().transpose()?.and_then(|frame| frame.data()?.attributes())),
-            None => self.embedded.as_ref()?.attributes(),
+            None => self.embedded.as_ref()?.attributes(name),
         }
     }
 }
@@ -213,6 +215,10 @@ impl Arrays for Members {
         }
         self.member(index)?.open_frame()?.ok_or_else(|| Error::corrupt("not a frame", "member"))?.data()
     }
+
+    fn group(&self, name: &[u8]) -> Result<Attributes> {
+        self.attributes(name).unwrap_or_else(|| Ok(Attributes::new()))
+    }
 }
 
 impl Container for Archive {
@@ -224,7 +230,7 @@ impl Container for Archive {
         if let Some(more @ 1..) = self.members.all.len().checked_sub(LISTED) {
             details.insert("members_not_listed".into(), more.into());
         }
-        info::with_attributes(&mut details, self.members.attributes());
+        info::with_attributes(&mut details, self.members.attributes(b""));
         info::container("zip".into(), (self.source.len(), None), Some(self.members.all.len()), details)
     }
 
