@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 DATA = Path(__file__).parents[1] / "data"
 # Seconds after which a wait is a hang, and the test fails. No test passes or fails by how much sooner something happens.
 PATIENCE = 120
+# Cases of a property, as those in Rust have them.
+CASES = int(os.environ.get("PROPTEST_CASES", "256"))
 
 
 def manifest(folder: str, rows: str) -> list[dict]:

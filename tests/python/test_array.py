@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import DATA, PATIENCE
+from conftest import CASES, DATA, PATIENCE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numcodecs.zstd import Zstd
@@ -89,7 +89,7 @@ def cases(draw: st.DrawFn) -> tuple[fzmfs.Array, np.ndarray, object]:
     return array, want, tuple(parts) if len(parts) != 1 or draw(st.booleans()) else parts[0]
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4 * CASES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cases())
 def test_indexing_is_that_of_numpy(case: tuple[fzmfs.Array, np.ndarray, object]) -> None:
     array, want, index = case
