@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -58,16 +59,19 @@ pub(super) fn is_vlmeta(name: &[u8]) -> bool {
     name.rsplit(|&byte| byte == b'/').next() == Some(VLMETA)
 }
 
-/// The name of the leaf with the attributes of the group `name`, which is empty for the root.
-pub(super) fn vlmeta_of(name: &[u8]) -> Vec<u8> {
-    let separator: &[u8] = if name.is_empty() { b"" } else { b"/" };
-    [name, separator, VLMETA].concat()
+/// The leaves with attributes among these, by the name of their group, which is empty for the root.
+pub(super) fn by_group<'a>(names: impl Iterator<Item = &'a [u8]>) -> HashMap<Vec<u8>, usize> {
+    let group = |name: &[u8]| Some(name.strip_suffix(VLMETA)?.strip_suffix(b"/").unwrap_or_default().to_vec());
+    let named = names.enumerate().filter(|(_, name)| is_vlmeta(name));
+    named.filter_map(|(index, name)| Some((group(name)?, index))).collect()
 }
 
 /// The frames in another frame.
 pub(super) struct EmbedStore {
     pub(super) frame: Arc<OpenFrame>,
     leaves: Vec<Leaf>,
+    /// The leaves with attributes, by the name of the group.
+    groups: HashMap<Vec<u8>, usize>,
     /// The content of the frame.
     content: Arc<Source>,
     memory: Arc<Memory>,
@@ -101,20 +105,30 @@ impl EmbedStore {
         let Some(Value::Object(map)) = map else {
             return Err(Error::corrupt("must be a map of keys", WHERE).at(layer.at));
         };
-        let each = to_u64(size_of::<Leaf>()).saturating_mul(to_u64(map.len()));
-        let charge = options.account.charge(each.saturating_add(len), WHERE)?;
+        let each = to_u64(size_of::<[Leaf; 2]>()).saturating_mul(to_u64(map.len()));
+        let charge = options.account.charge(each.saturating_add(len.saturating_mul(2)), WHERE)?;
         let decoded = Decoded::new(vec![Arc::clone(&own.source)], frame.decoded.blob.clone(), options)?;
         let content = Source::of(own.source.path(), decoded);
         let leaf = |(key, at): (String, Value)| Leaf {
             place: place(&at, content.len()).map_err(|e| e.at(layer.at).within(&key)),
             name: key.trim_start_matches('/').as_bytes().to_vec(),
         };
-        let leaves = map.into_iter().map(leaf).collect();
+        let leaves: Vec<_> = map.into_iter().map(leaf).collect();
+        let groups = by_group(leaves.iter().map(|leaf| &*leaf.name));
         drop(reading);
         // Its own memory: the outer frame is decoded while the inner one is.
         let memory = Memory::new(options.account.clone(), options.limits.piece);
         let work = nested::work(own.source.len());
-        Ok(Arc::new(Self { frame, leaves, content, memory, work, open: OpenFrames::default(), _charge: charge }))
+        Ok(Arc::new(Self {
+            frame,
+            leaves,
+            groups,
+            content,
+            memory,
+            work,
+            open: OpenFrames::default(),
+            _charge: charge,
+        }))
     }
 
     fn leaf(&self, index: usize) -> Result<&Leaf> {
@@ -135,8 +149,7 @@ impl EmbedStore {
 
     /// The attributes of the group `name`, which is empty for the root, if the store has some.
     pub(super) fn attributes(&self, name: &[u8]) -> Option<Result<Attributes>> {
-        let name = vlmeta_of(name);
-        let index = self.leaves.iter().position(|leaf| leaf.name == name)?;
+        let &index = self.groups.get(name)?;
         Some(self.leaf_frame(index).and_then(|frame| frame.data()?.attributes()))
     }
 

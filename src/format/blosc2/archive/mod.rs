@@ -13,6 +13,7 @@
 
 mod member;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -78,6 +79,8 @@ struct Members {
     all: Vec<Arc<Member>>,
     /// Whether they are the leaves of a store.
     is_store: bool,
+    /// The members with the attributes of a group, by its name.
+    groups: HashMap<Vec<u8>, usize>,
     /// `None` also if it is broken: then it is shown as it is.
     embedded: Option<Arc<EmbedStore>>,
 }
@@ -87,8 +90,8 @@ impl Archive {
     pub(super) fn open(source: &Arc<Source>, options: &Options, memory: &Arc<Memory>) -> Result<Self> {
         let (at, len) = directory(source)?;
         Limits::check(len, options.limits.structure, "central directory").map_err(|e| e.at(at))?;
-        // An entry of at least 46 bytes becomes a `Member`, and the name is copied.
-        let each = to_u64(size_of::<Member>()).div_ceil(ENTRY_LEN).saturating_add(1);
+        // An entry of at least 46 bytes becomes a `Member`, and the name is copied, perhaps twice.
+        let each = to_u64(size_of::<Member>()).div_ceil(ENTRY_LEN).saturating_add(2);
         let charge = options.account.charge(len.saturating_mul(each), "central directory")?;
         let bytes = source.get(at, len, "central directory")?;
         let mut cur = Cursor::new(&bytes, at);
@@ -142,10 +145,15 @@ fn expect(cur: &mut Cursor, magic: [u8; 4], what: &'static str) -> Result<()> {
     Err(Error::corrupt("bad signature", what).at(at))
 }
 
+/// The key of the leaf of a store that is called `name`.
+fn key(name: &[u8]) -> &[u8] {
+    LEAVES.iter().find_map(|suffix| name.strip_suffix(*suffix)).unwrap_or(name)
+}
+
 impl Members {
     fn new(all: Vec<Arc<Member>>, options: &Options) -> Result<Self> {
         let Some(member) = all.iter().find(|member| member.name == EMBEDDED) else {
-            return Ok(Self { all, is_store: false, embedded: None });
+            return Ok(Self { all, is_store: false, groups: HashMap::new(), embedded: None });
         };
         let frame = match member.open_frame() {
             Err(e) if e.is_lasting() => None,
@@ -155,7 +163,8 @@ impl Members {
             Err(e) if e.is_lasting() => None,
             store => store?,
         };
-        Ok(Self { all, is_store: true, embedded })
+        let groups = embed_store::by_group(all.iter().map(|member| key(&member.name)));
+        Ok(Self { all, is_store: true, groups, embedded })
     }
 
     fn member(&self, index: u64) -> Result<&Arc<Member>> {
@@ -173,17 +182,14 @@ impl Members {
         if !self.is_store {
             return Some(name);
         }
-        let key = LEAVES.iter().find_map(|suffix| name.strip_suffix(*suffix)).unwrap_or(name);
+        let key = key(name);
         let is_helper = embed_store::is_vlmeta(key) || (self.embedded.is_some() && name == EMBEDDED);
         (!is_helper).then_some(key)
     }
 
     /// The attributes of the group `name` of a store, which is empty for the root.
     fn attributes(&self, name: &[u8]) -> Option<Result<Attributes>> {
-        let key = embed_store::vlmeta_of(name);
-        let is_named =
-            |member: &&Arc<Member>| LEAVES.iter().any(|suffix| member.name.strip_suffix(*suffix) == Some(&key));
-        match self.all.iter().filter(|_| self.is_store).find(is_named) {
+        match self.groups.get(name).and_then(|&index| self.all.get(index)) {
             Some(member) => Some(member.open_frame().transpose()?.and_then(|frame| frame.data()?.attributes())),
             None => self.embedded.as_ref()?.attributes(name),
         }
