@@ -231,11 +231,9 @@ pub(crate) fn wait<'a, T>(
     if Wanted::current().is_none() {
         return Ok(condvar.wait(locked).unwrap_or_else(PoisonError::into_inner));
     }
-    let (locked, time) = condvar.wait_timeout(locked, LOOK).unwrap_or_else(PoisonError::into_inner);
-    if !time.timed_out() {
-        return Ok(locked);
-    }
+    let (locked, _) = condvar.wait_timeout(locked, LOOK).unwrap_or_else(PoisonError::into_inner);
     drop(locked);
+    // Also when notified: bytes that arrive one by one never let the time pass.
     check()?;
     Ok(mutex.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -282,6 +280,24 @@ mod tests {
 
     use super::*;
     use crate::clock::{PATIENCE, wait_until};
+
+    #[test]
+    fn notifications_do_not_keep_a_caller_from_giving_up() {
+        let (mutex, condvar) = (Mutex::new(()), Condvar::new());
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    condvar.notify_all();
+                    thread::yield_now();
+                }
+            });
+            let waited =
+                while_wanted(|| false, || wait_while(&condvar, &mutex, mutex.lock().unwrap(), |()| true).map(drop));
+            done.store(true, Ordering::Relaxed);
+            assert!(is_given_up(&waited.unwrap_err()));
+        });
+    }
 
     #[test]
     fn who_waits_is_asked_and_ends_with_the_others_that_work_for_it() {

@@ -1,6 +1,6 @@
 //! A container's metadata of an array: the attributes that `data.zarr` and Python show.
 //!
-//! Limits: [`MOST`] bytes of text and [`DEPTH`] levels for one array; larger values are only in the files that show the
+//! Limits: [`MOST`] bytes of text and 64 levels for one array; larger values are only in the files that show the
 //! metadata itself.
 #![forbid(unsafe_code)]
 
