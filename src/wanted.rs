@@ -35,7 +35,7 @@ pub struct Wanted(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    is_given_up: AtomicBool,
+    is_given_up: Arc<AtomicBool>,
     /// `None`: without a limit.
     allowance: Option<Allowance>,
     requests: AtomicU64,
@@ -110,6 +110,12 @@ impl Wanted {
     /// Whether it was given up.
     pub fn is_given_up(&self) -> bool {
         self.0.is_given_up.load(Ordering::Acquire)
+    }
+
+    /// Whether it was given up, for whoever started something for it, and does not work for it any more.
+    pub fn watched(&self) -> impl Fn() -> bool + Clone + Send + Sync + use<> {
+        let is_given_up = self.0.is_given_up.clone();
+        move || is_given_up.load(Ordering::Acquire)
     }
 
     fn spend(&self, bytes: u64, now: Instant) -> Result<()> {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fzmfs::{Archive, Options, Result, Verify, is_given_up, while_wanted};
+use fzmfs::format::Need;
+use fzmfs::{Archive, Options, Result, Verify, is_given_up, wanted, while_wanted};
 
 use super::mounted::frames;
 use super::noise;
@@ -65,7 +66,8 @@ fn a_caller_that_waits_for_a_server_gives_up_at_once_wherever_it_waits() {
 #[test]
 fn a_request_lasts_as_long_as_anybody_waits_for_it() {
     let (server, archive) = opened();
-    server.fail([Fault::Dribble(Duration::from_millis(1), usize::MAX)]);
+    // So slowly that it would last for an hour.
+    server.fail([Fault::Dribble(Duration::from_millis(20), usize::MAX)]);
     let lasts = || server.log().iter().any(|request| request.lasts);
     std::thread::scope(|scope| {
         let reader = || {
@@ -85,4 +87,21 @@ fn a_request_lasts_as_long_as_anybody_waits_for_it() {
     });
     // The server notices when it sends the next byte.
     wait_until("the request has ended", || !lasts());
+}
+
+#[test]
+fn a_request_ends_if_its_caller_gives_up_before_it_reads() {
+    let (server, archive) = opened();
+    // So slowly that it would last for an hour.
+    server.fail([Fault::Dribble(Duration::from_millis(20), usize::MAX)]);
+    let (server, source) = (&server, archive.container().sources().remove(0));
+    let lasts = |server: &Server| server.log().iter().any(|request| request.lasts);
+    let asked = server.clone();
+    let work = || {
+        source.announce(&[1 << 20..3 << 19, 3 << 19..2 << 20], Need::Now);
+        wait_until("it is being fetched", || lasts(server));
+        wait_until("its caller gives up", || wanted::check().is_err());
+    };
+    while_wanted(move || !lasts(&asked), work);
+    wait_until("the request has ended", || !lasts(server));
 }
