@@ -253,13 +253,21 @@ impl Options {
 }
 
 /// An opened container: its structure is parsed and verified, nothing is decoded.
+///
+/// A container that shows another one in another way names it as [`Container::wrapped`], and answers as that one does
+/// wherever it does not say otherwise.
 pub trait Container: Send + Sync {
+    /// The container that this one stands for.
+    fn wrapped(&self) -> Option<&Arc<dyn Container>> {
+        None
+    }
+
     /// The description of the container; the content of `info.json`.
     fn info(&self) -> Info;
 
     /// Whether its description is worth an `info.json`.
     fn is_described(&self) -> bool {
-        true
+        self.wrapped().is_none_or(|inner| inner.is_described())
     }
 
     /// The entries of the root directory, in container order, without `info.json`, which the tree adds.
@@ -270,7 +278,7 @@ pub trait Container: Send + Sync {
 
     /// Its stream, if it is no more than a compressed file: that file may be a container itself.
     fn stream(&self) -> Option<BlobRef> {
-        None
+        self.wrapped()?.stream()
     }
 
     /// Its arrays, as `data.zarr/` shows them; `None` if it has no element types.
@@ -278,7 +286,7 @@ pub trait Container: Send + Sync {
     /// # Errors
     /// As [`Container::entries`].
     fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
-        Ok(None)
+        self.wrapped().map_or(Ok(None), |inner| inner.arrays())
     }
 
     /// The checks of `verify`; together they cover every checksum and every decoded byte once.
@@ -287,12 +295,12 @@ pub trait Container: Send + Sync {
     /// Checksums that no check covers because they cannot be verified, in words: `3 digests of the unknown algorithm
     /// "blake3"`. At most a few.
     fn unverifiable(&self) -> Vec<String> {
-        Vec::new()
+        self.wrapped().map_or_else(Vec::new, |inner| inner.unverifiable())
     }
 
     /// The name of the part with stored bytes at `at`: for faults in a file that shows many parts.
-    fn part_at(&self, _at: FileOffset) -> Option<String> {
-        None
+    fn part_at(&self, at: FileOffset) -> Option<String> {
+        self.wrapped()?.part_at(at)
     }
 
     /// `error` with the name of the part that it is in, if that has one and it is not named yet.
@@ -308,7 +316,7 @@ pub trait Container: Send + Sync {
 
     /// The folder of the files that it opens on demand, if any.
     fn folder(&self) -> Option<Arc<Folder>> {
-        None
+        self.wrapped()?.folder()
     }
 
     /// Verifies that the files have not changed since they were opened. Checks the files kept open; for the others, it
@@ -317,6 +325,9 @@ pub trait Container: Send + Sync {
     /// # Errors
     /// [`Kind::Changed`] if a file was replaced or modified.
     fn unchanged(&self) -> Result<()> {
+        if let Some(inner) = self.wrapped() {
+            return inner.unchanged();
+        }
         self.sources().iter().try_for_each(|source| source.check())?;
         self.folder().map_or(Ok(()), |folder| folder.unchanged())
     }

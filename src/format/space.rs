@@ -9,10 +9,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::error::Result;
-use crate::source::{Folder, Source};
+use crate::source::Source;
 
 use super::about::Attributes;
-use super::{Arrays, BlobRef, Check, Container, Entry, File, Found, Info, Node};
+use super::{Arrays, Check, Container, Entry, File, Found, Info, Node};
 
 /// The axes of space, slowest first, and what is before them.
 const AXES: [&str; 3] = ["z", "y", "x"];
@@ -152,6 +152,10 @@ impl Placed {
 }
 
 impl Container for Placed {
+    fn wrapped(&self) -> Option<&Arc<dyn Container>> {
+        Some(&self.container)
+    }
+
     fn info(&self) -> Info {
         let mut info = self.container.info();
         if let Some(space) = self.space() {
@@ -160,20 +164,12 @@ impl Container for Placed {
         info
     }
 
-    fn is_described(&self) -> bool {
-        self.container.is_described()
-    }
-
     fn entries(&self) -> Result<Vec<Entry>> {
         let place = |entry: Entry| match entry.node {
             Node::File(file) => Entry { node: self.given.apply(*file).into(), ..entry },
             _ => entry,
         };
         Ok(self.container.entries()?.into_iter().map(place).collect())
-    }
-
-    fn stream(&self) -> Option<BlobRef> {
-        self.container.stream()
     }
 
     fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
@@ -186,20 +182,8 @@ impl Container for Placed {
         self.container.checks()
     }
 
-    fn unverifiable(&self) -> Vec<String> {
-        self.container.unverifiable()
-    }
-
     fn sources(&self) -> Vec<Arc<Source>> {
         self.container.sources()
-    }
-
-    fn folder(&self) -> Option<Arc<Folder>> {
-        self.container.folder()
-    }
-
-    fn unchanged(&self) -> Result<()> {
-        self.container.unchanged()
     }
 }
 
@@ -276,6 +260,20 @@ mod tests {
         let both = units.apply(File { space: own, ..file(&[2, 3]) }).space.unwrap();
         assert_eq!((both.spacing, both.origin, both.units.len()), (vec![3.0, 4.0], Some(vec![1.0, 2.0]), 2));
         assert_eq!(Space::new(vec![1.0; 5], None, Vec::new()).unwrap().axes(), ["dim_0", "dim_1", "z", "y", "x"]);
+    }
+
+    #[test]
+    fn a_container_in_a_given_space_still_names_the_part_of_a_fault() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/ztensor/v10-zstd-crc32c.zt");
+        let space = GivenSpace { spacing: "2".parse().ok(), units: None };
+        let open = |space| {
+            let options = crate::format::Options { space, ..Default::default() };
+            crate::format::open(&crate::format::Input::open(file.as_ref()).unwrap(), None, &options).unwrap()
+        };
+        let (plain, placed) = (open(GivenSpace::default()), open(space));
+        let at = (0..8192).map(crate::bytes::FileOffset).find(|&at| plain.part_at(at).is_some()).unwrap();
+        assert!(placed.wrapped().is_some());
+        assert_eq!(placed.part_at(at), plain.part_at(at));
     }
 
     #[test]

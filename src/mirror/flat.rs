@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::Layout;
 use crate::error::Result;
-use crate::format::{Arrays, Check, Container, Content, Entry, File, Info, Node, has_usual_extension};
-use crate::source::{Folder, Source};
+use crate::format::{Arrays, BlobRef, Check, Container, Content, Entry, File, Info, Node, has_usual_extension};
+use crate::source::Source;
 use crate::tree::{Attr, Ino, ROOT, Tree, is_safe};
 
 /// The suffixes of the files.
@@ -115,6 +115,10 @@ struct Flat {
 }
 
 impl Container for Flat {
+    fn wrapped(&self) -> Option<&Arc<dyn Container>> {
+        Some(&self.outer)
+    }
+
     fn info(&self) -> Info {
         self.shown.info()
     }
@@ -140,6 +144,10 @@ impl Container for Flat {
         ])
     }
 
+    fn stream(&self) -> Option<BlobRef> {
+        None
+    }
+
     fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
         Ok(None)
     }
@@ -148,19 +156,7 @@ impl Container for Flat {
         self.outer.checks()
     }
 
-    fn unverifiable(&self) -> Vec<String> {
-        self.outer.unverifiable()
-    }
-
     fn sources(&self) -> Vec<Arc<Source>> {
         self.outer.sources()
-    }
-
-    fn folder(&self) -> Option<Arc<Folder>> {
-        self.outer.folder()
-    }
-
-    fn unchanged(&self) -> Result<()> {
-        self.outer.unchanged()
     }
 }

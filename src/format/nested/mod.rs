@@ -16,13 +16,12 @@ use std::sync::Arc;
 
 use super::broken::explain;
 use super::{
-    Arrays, BlobRef, Check, Container, Entry, Format, Info, Input, Node, Options, has_usual_extension, open_or_explain,
-    space,
+    BlobRef, Check, Container, Entry, Format, Info, Input, Node, Options, has_usual_extension, open_or_explain, space,
 };
 use crate::account::{Pieces, decode_budget};
 use crate::error::Result;
 use crate::once::Once;
-use crate::source::{Folder, Source};
+use crate::source::Source;
 
 pub(super) use decoded::Decoded;
 
@@ -118,6 +117,10 @@ struct Outer {
 }
 
 impl Container for Outer {
+    fn wrapped(&self) -> Option<&Arc<dyn Container>> {
+        Some(&self.container)
+    }
+
     fn info(&self) -> Info {
         self.container.info()
     }
@@ -132,14 +135,6 @@ impl Container for Outer {
             _ => entry,
         };
         Ok(self.container.entries()?.into_iter().map(named).collect())
-    }
-
-    fn stream(&self) -> Option<BlobRef> {
-        self.container.stream()
-    }
-
-    fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
-        self.container.arrays()
     }
 
     fn checks(&self) -> Vec<Check> {
@@ -167,13 +162,5 @@ impl Container for Outer {
 
     fn sources(&self) -> Vec<Arc<Source>> {
         self.container.sources()
-    }
-
-    fn folder(&self) -> Option<Arc<Folder>> {
-        self.container.folder()
-    }
-
-    fn unchanged(&self) -> Result<()> {
-        self.container.unchanged()
     }
 }
