@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::fs::FileType;
 
-use super::{Access, Archive, Options};
+use super::{Access, Archive, Options, contained};
 use crate::account::Account;
 use crate::cache::Cache;
 use crate::error::{Error, Kind, Result};
@@ -24,7 +24,7 @@ use crate::source::{Passed, Seen};
 /// use fzmfs::{Directory, Options};
 ///
 /// let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/zstd");
-/// let directory = Directory::open(path, &Options::default())?;
+/// let directory = Directory::open(path, &Options::default())?.unwrap();
 /// for node in directory.walk("".as_ref()) {
 ///     let node = node?;
 ///     if node.is_container() && node.shown.ends_with("v07-level03.zst") {
@@ -97,13 +97,12 @@ impl Unopened {
 
 impl Directory {
     /// Opens the directory of containers `path`: a directory, or a bucket or a prefix of it (`s3://BUCKET/PREFIX/`).
+    /// `None` if it is a file, or one container that is a directory.
     ///
     /// # Errors
-    /// [`Kind::Usage`] if it is one container or a file; from open(2); of a server as [`Archive::open`].
-    pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
-        let path = path.as_ref();
-        let found = Self::of(path, options, Rules::default(), options.gpu(), Access::Random)?;
-        found.ok_or_else(|| Error::new(Kind::Usage("not a directory of containers".into()), "path"))
+    /// From open(2); of a server as [`Archive::open`].
+    pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Option<Self>> {
+        contained("directory", || Self::of(path.as_ref(), options, Rules::default(), options.gpu(), Access::Random))
     }
 
     /// The directory at `path`, unless that is a file or a container that is a directory.

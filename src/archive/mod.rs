@@ -19,7 +19,7 @@ mod options;
 mod resident;
 mod verify;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use crate::checksum::BackgroundChecks;
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Container, Info, Input};
 use crate::gpu::Gpu;
-use crate::mirror::{self, Containers, Found, Opened};
+use crate::mirror::{Containers, Found, Opened};
 use crate::source::Location;
 use crate::tree::Tree;
 
@@ -99,19 +99,6 @@ impl Archive {
             let (path, input, container) = parse(source, options, &context)?;
             let background_checks = context.verify.background();
             Self::of(Parsed { path, input, container, background_checks }, options, access, context, None)
-        })
-    }
-
-    /// The names of the containers (those of the usual extensions) and the directories in the directory `source`, which
-    /// may be a prefix of S3 that ends with `/`; each with whether it is a container. `None` if `source` is no directory,
-    /// or is a container itself.
-    ///
-    /// # Errors
-    /// [`Kind::Io`] if it cannot be listed.
-    pub fn list_directory(source: impl AsRef<Path>, options: &Options) -> Result<Option<Vec<(OsString, bool)>>> {
-        contained("directory", || {
-            let top = mirror::open_directory(source.as_ref(), &options.remote, &options.account())?;
-            top.map(|top| mirror::list_directory(&top)).transpose()
         })
     }
 

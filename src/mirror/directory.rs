@@ -1,14 +1,11 @@
-//! Directories of containers: which sources are one, and the containers and directories in it.
+//! Which sources are directories of containers.
 #![forbid(unsafe_code)]
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::FileType;
 
-use super::{Rules, is_candidate};
 use crate::account::Account;
 use crate::error::Result;
 use crate::format::{self, Input};
@@ -31,28 +28,4 @@ pub fn open_directory(source: &Path, remote: &RemoteOptions, account: &Account) 
     }
     let is_container = || Input::open(source).and_then(|input| format::detect(&input, None)).is_ok();
     if !source.is_dir() || is_container() { Ok(None) } else { Top::open(source).map(Some) }
-}
-
-/// The names of the containers and the directories in `top`, sorted, each with whether it is a container: those of the
-/// usual extensions.
-///
-/// # Errors
-/// Fails if it cannot be listed.
-pub fn list_directory(top: &Top) -> Result<Vec<(OsString, bool)>> {
-    let below = top.below(Path::new(""))?;
-    let mut names = Vec::new();
-    below.names(|name, _| names.push(name.to_vec()))?;
-    names.sort_unstable();
-    let rules = Rules::default();
-    let mut listed = Vec::new();
-    for name in names {
-        let shown = OsStr::from_bytes(&name);
-        // Removed meanwhile.
-        let Ok(seen) = below.stat(shown) else { continue };
-        let is_container = rules.is_container(&name) && is_candidate(&below, shown, seen.kind);
-        if is_container || seen.kind == FileType::Directory {
-            listed.push((OsString::from_vec(name), is_container));
-        }
-    }
-    Ok(listed)
 }

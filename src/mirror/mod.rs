@@ -17,7 +17,7 @@ mod opening;
 mod rules;
 
 pub use candidates::{is_candidate, stat_container, who_may_read};
-pub use directory::{list_directory, open_directory};
+pub use directory::open_directory;
 pub use flat::{Shown, ShownFile, shown};
 pub use flat_names::FlatNames;
 pub use glob::Glob;

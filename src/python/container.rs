@@ -32,7 +32,16 @@ pub(crate) fn list_directory(
     options = set(options, unpinned, Options::unpinned);
     options = set(options, remote_cache, |options, (dir, size)| options.remote_cache(dir, size));
     let shown = shown(&source).display().to_string();
-    detached(py, &shown, move || fzmfs::Archive::list_directory(source, &options))
+    detached(py, &shown, move || {
+        let Some(directory) = fzmfs::Directory::open(source, &options)? else { return Ok(None) };
+        let nodes = directory.entries("".as_ref())?.into_iter();
+        let listed = nodes.filter(|node| node.is_container() || node.kind == fzmfs::NodeKind::Dir);
+        let named = |node: fzmfs::Node| {
+            let is_container = node.is_container();
+            (node.shown.into(), is_container)
+        };
+        Ok(Some(listed.map(named).collect()))
+    })
 }
 
 /// An open container.
