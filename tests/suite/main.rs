@@ -11,6 +11,7 @@ mod blosc2;
 mod blosc2_archive;
 mod blosc2_properties;
 mod blosc2_stores;
+mod blosc2_tables;
 mod cli;
 mod fzm;
 mod fzm2;

@@ -112,7 +112,7 @@ fn unzipped(bytes: &[u8]) -> Option<Value> {
 }
 
 /// The JSON in `text`, in which Python writes NaN and infinities as words; they become text.
-fn from_python(text: &str) -> Option<Value> {
+pub(super) fn from_python(text: &str) -> Option<Value> {
     let mut out = String::new();
     let (mut rest, mut is_string) = (text, false);
     while let Some(c) = rest.chars().next() {

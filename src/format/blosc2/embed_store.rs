@@ -33,6 +33,7 @@ use super::metalayer::Metalayer;
 use super::metalayers::LayerValue;
 use super::msgpack;
 use super::open_frames::OpenFrames;
+use super::table::{Leaves, Tables};
 
 /// Metalayers, one of which a store has, and the variable-length one with the keys.
 const KINDS: [&[u8]; 3] = [b"b2embed", b"b2dict", b"b2tree"];
@@ -92,7 +93,7 @@ impl EmbedStore {
     ///
     /// # Errors
     /// Fails if they cannot be read; a leaf outside the content is no error.
-    pub(super) fn open(frame: Arc<OpenFrame>, options: &Options) -> Result<Arc<Self>> {
+    pub(super) fn open_in(frame: Arc<OpenFrame>, options: &Options) -> Result<Arc<Self>> {
         let own = &frame.frame;
         let layer = metadata(own).ok_or_else(|| Error::corrupt("missing", "estore_metadata").at(own.start))?;
         let value = LayerValue::of_chunk(&own.source, layer, &own.chunks.item().memory)?;
@@ -153,6 +154,11 @@ impl EmbedStore {
         Some(self.leaf_frame(index).and_then(|frame| frame.data()?.attributes()))
     }
 
+    /// The keys of the leaves, with their numbers.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (&[u8], u64)> {
+        self.leaves.iter().map(|leaf| &*leaf.name).zip(0..)
+    }
+
     /// A directory for each leaf.
     pub(super) fn entries(self: &Arc<Self>) -> impl Iterator<Item = Entry> {
         let shown = self.leaves.iter().enumerate().filter(|(_, leaf)| !is_vlmeta(&leaf.name));
@@ -191,6 +197,16 @@ fn place(at: &Value, len: u64) -> Result<Range<u64>> {
     }
 }
 
+impl Leaves for EmbedStore {
+    fn open(&self, index: u64) -> Result<Arc<OpenFrame>> {
+        self.leaf_frame(to_usize(index, "leaf")?)
+    }
+
+    fn source(&self) -> &Arc<Source> {
+        &self.frame.frame.source
+    }
+}
+
 impl Arrays for EmbedStore {
     fn count(&self) -> u64 {
         to_u64(self.leaves.len())
@@ -209,7 +225,7 @@ impl Arrays for EmbedStore {
     }
 
     fn file(&self, index: u64) -> Result<File> {
-        self.leaf_frame(to_usize(index, "leaf")?)?.data()
+        self.open(index)?.data()
     }
 
     fn group(&self, name: &[u8]) -> Result<Attributes> {
@@ -238,7 +254,20 @@ impl Directory for LeafDir {
 }
 
 /// A file that is an embed store.
-pub(super) struct StoreFile(pub(super) Arc<EmbedStore>);
+pub(super) struct StoreFile(Arc<EmbedStore>, Arc<Tables>);
+
+impl StoreFile {
+    /// Opens the store in `frame`, which is all of its file.
+    ///
+    /// # Errors
+    /// As [`EmbedStore::open_in`].
+    pub(super) fn open(frame: Arc<OpenFrame>, options: &Options) -> Result<Self> {
+        let store = EmbedStore::open_in(frame, options)?;
+        let leaves: Arc<dyn Leaves> = store.clone();
+        let tables = Tables::find(&store.keys().collect::<Vec<_>>(), &leaves, options)?;
+        Ok(Self(store, Arc::new(tables)))
+    }
+}
 
 impl Container for StoreFile {
     fn info(&self) -> Info {
@@ -246,20 +275,23 @@ impl Container for StoreFile {
         let mut details = info::frame(frame, decoded);
         details.insert("kind".into(), "embed store".into());
         details.insert("leaves".into(), self.0.leaves.len().into());
-        info::with_attributes(&mut details, self.0.attributes(b""));
+        self.1.add_info(&mut details);
+        info::with_attributes(&mut details, self.1.attributes(b"").or_else(|| self.0.attributes(b"")));
         info::container(frame.header.version.to_string(), (frame.source.len(), decoded.len()), None, details)
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {
-        Ok(self.0.entries().collect())
+        self.1.with_entries(self.0.entries().map(Ok))
     }
 
     fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
-        Ok(Some(self.0.clone()))
+        self.1.with_arrays(self.0.clone()).map(Some)
     }
 
     fn checks(&self) -> Vec<Check> {
-        self.0.checks("")
+        let mut checks = self.1.checks();
+        checks.extend(self.0.checks(""));
+        checks
     }
 
     fn sources(&self) -> Vec<Arc<Source>> {

@@ -51,6 +51,7 @@ mod registry;
 mod stored_chunk;
 mod stored_map;
 mod stream_error;
+mod table;
 
 use std::sync::Arc;
 
@@ -62,7 +63,7 @@ use super::{Container, Format, Input, Options};
 
 use archive::Archive;
 use bare_chunk::BareChunk;
-use embed_store::{EmbedStore, StoreFile};
+use embed_store::StoreFile;
 use frame::Frame;
 use frames::{Frames, OpenFrame};
 use memory::Memory;
@@ -102,7 +103,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     if input.head.starts_with(&frame::MAGIC) {
         let frame = Frame::contiguous(source, FileOffset(0), &memory)?;
         if embed_store::is_store(&frame) && frame.end().0 == source.len() {
-            return Ok(Arc::new(StoreFile(EmbedStore::open(Arc::new(OpenFrame::new(frame)), options)?)));
+            return Ok(Arc::new(StoreFile::open(Arc::new(OpenFrame::new(frame)), options)?));
         }
         return Ok(Arc::new(Frames::new(frame, options, memory)?));
     }

@@ -27,8 +27,10 @@ use crate::source::Source;
 
 use super::embed_store::{self, EmbedStore};
 use super::frame::MAGIC;
+use super::frames::OpenFrame;
 use super::info;
 use super::memory::Memory;
+use super::table::{Leaves, Tables};
 use crate::format::{Arrays, Check, Container, Entry, File, Found, Info, Options};
 
 use member::{Member, OpenMembers};
@@ -71,11 +73,13 @@ pub(super) fn detect(head: &[u8]) -> bool {
 pub(super) struct Archive {
     source: Arc<Source>,
     members: Arc<Members>,
+    tables: Arc<Tables>,
     _charge: Charge,
 }
 
 /// The members, and those in the embedded store.
 struct Members {
+    source: Arc<Source>,
     all: Vec<Arc<Member>>,
     /// Whether they are the leaves of a store.
     is_store: bool,
@@ -99,8 +103,10 @@ impl Archive {
         while !cur.is_empty() {
             members.push(Arc::new(Member::read(&mut cur, source, at, options, memory, &open)?));
         }
-        let members = Arc::new(Members::new(members, options)?);
-        Ok(Self { source: source.clone(), members, _charge: charge })
+        let members = Arc::new(Members::new(source, members, options)?);
+        let leaves: Arc<dyn Leaves> = members.clone();
+        let tables = Arc::new(Tables::find(&members.keys(), &leaves, options)?);
+        Ok(Self { source: source.clone(), members, tables, _charge: charge })
     }
 }
 
@@ -151,20 +157,29 @@ fn key(name: &[u8]) -> &[u8] {
 }
 
 impl Members {
-    fn new(all: Vec<Arc<Member>>, options: &Options) -> Result<Self> {
+    fn new(source: &Arc<Source>, all: Vec<Arc<Member>>, options: &Options) -> Result<Self> {
+        let source = Arc::clone(source);
         let Some(member) = all.iter().find(|member| member.name == EMBEDDED) else {
-            return Ok(Self { all, is_store: false, groups: HashMap::new(), embedded: None });
+            return Ok(Self { source, all, is_store: false, groups: HashMap::new(), embedded: None });
         };
         let frame = match member.open_frame() {
             Err(e) if e.is_lasting() => None,
             frame => frame?.filter(|frame| embed_store::is_store(&frame.frame)),
         };
-        let embedded = match frame.map(|frame| EmbedStore::open(frame, options)).transpose() {
+        let embedded = match frame.map(|frame| EmbedStore::open_in(frame, options)).transpose() {
             Err(e) if e.is_lasting() => None,
             store => store?,
         };
         let groups = embed_store::by_group(all.iter().map(|member| key(&member.name)));
-        Ok(Self { all, is_store: true, groups, embedded })
+        Ok(Self { source, all, is_store: true, groups, embedded })
+    }
+
+    /// The keys of the leaves of a store, with their numbers.
+    fn keys(&self) -> Vec<(&[u8], u64)> {
+        let own = self.all.iter().filter(|_| self.is_store).zip(0..).filter_map(|(m, i)| Some((self.name(m)?, i)));
+        let embedded = self.embedded.iter().flat_map(|store| store.keys());
+        let from = to_u64(self.all.len());
+        own.chain(embedded.map(|(key, index)| (key, from.saturating_add(index)))).collect()
     }
 
     fn member(&self, index: u64) -> Result<&Arc<Member>> {
@@ -196,6 +211,19 @@ impl Members {
     }
 }
 
+impl Leaves for Members {
+    fn open(&self, index: u64) -> Result<Arc<OpenFrame>> {
+        match self.embedded(index) {
+            Some((store, index)) => store.open(index),
+            None => self.member(index)?.open_frame()?.ok_or_else(|| Error::corrupt("not a frame", "member")),
+        }
+    }
+
+    fn source(&self) -> &Arc<Source> {
+        &self.source
+    }
+}
+
 /// The arrays of the members that are frames, opened on first use.
 impl Arrays for Members {
     fn count(&self) -> u64 {
@@ -216,10 +244,7 @@ impl Arrays for Members {
     }
 
     fn file(&self, index: u64) -> Result<File> {
-        if let Some((store, index)) = self.embedded(index) {
-            return store.file(index);
-        }
-        self.member(index)?.open_frame()?.ok_or_else(|| Error::corrupt("not a frame", "member"))?.data()
+        self.open(index)?.data()
     }
 
     fn group(&self, name: &[u8]) -> Result<Attributes> {
@@ -236,7 +261,9 @@ impl Container for Archive {
         if let Some(more @ 1..) = self.members.all.len().checked_sub(LISTED) {
             details.insert("members_not_listed".into(), more.into());
         }
-        info::with_attributes(&mut details, self.members.attributes(b""));
+        self.tables.add_info(&mut details);
+        let attributes = self.tables.attributes(b"").or_else(|| self.members.attributes(b""));
+        info::with_attributes(&mut details, attributes);
         info::container("zip".into(), (self.source.len(), None), Some(self.members.all.len()), details)
     }
 
@@ -245,15 +272,15 @@ impl Container for Archive {
         let named = shown.filter_map(|m| Some((self.members.name(m)?, m)));
         let entry = |(name, m): (&[u8], &Arc<Member>)| Ok(Entry { nested: true, ..Entry::named(name, "", m.node()?) });
         let embedded = self.members.embedded.iter().flat_map(EmbedStore::entries).map(Ok);
-        named.map(entry).chain(embedded).collect()
+        self.tables.with_entries(named.map(entry).chain(embedded))
     }
 
     fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
-        Ok(Some(self.members.clone()))
+        self.tables.with_arrays(self.members.clone()).map(Some)
     }
 
     fn checks(&self) -> Vec<Check> {
-        let mut checks = Vec::new();
+        let mut checks = self.tables.checks();
         for member in &self.members.all {
             let (name, this) = (member.shown(), member.clone());
             let run = Box::new(move || this.gate(this.start()?).check());

@@ -1,0 +1,272 @@
+//! A column as Arrow has it: its type, and the buffers of some of its rows.
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use arrow_schema::{DataType, Field, TimeUnit};
+
+use crate::bytes::{to_u64, to_usize};
+use crate::error::{Error, Result};
+use crate::format::{Number, NumberKind};
+
+use super::super::Table;
+use super::super::column::{Column, Data};
+use super::super::schema::Kind;
+use super::message::{self, aligned};
+
+/// A column in the file.
+pub(super) struct ArrowColumn {
+    /// Its number in the table.
+    pub(super) index: usize,
+    pub(super) field: Field,
+    pub(super) shape: Shape,
+    has_nulls: bool,
+}
+
+/// The buffers of a column.
+pub(super) enum Shape {
+    /// Elements of this many bytes.
+    Fixed(u64),
+    /// Truth values in bits.
+    Bits,
+    /// Where each value ends, in 8 bytes or else in 4, and the values; with the bytes of those in each batch.
+    Bytes { is_large: bool, lens: Vec<u64> },
+    /// The numbers of texts.
+    Codes,
+    /// Lists of this many elements of this many bytes; `None`: truth values in bits.
+    Lists(u64, Option<u64>),
+}
+
+/// The type of the numbers `number`; `None` if Arrow has none.
+fn number(number: Number) -> Option<DataType> {
+    if number.is_big_endian && number.width > 1 {
+        return None;
+    }
+    Some(match (number.kind, number.width) {
+        (NumberKind::Bool, _) => DataType::Boolean,
+        (NumberKind::Int, 1) => DataType::Int8,
+        (NumberKind::Int, 2) => DataType::Int16,
+        (NumberKind::Int, 4) => DataType::Int32,
+        (NumberKind::Int, _) => DataType::Int64,
+        (NumberKind::Uint, 1) => DataType::UInt8,
+        (NumberKind::Uint, 2) => DataType::UInt16,
+        (NumberKind::Uint, 4) => DataType::UInt32,
+        (NumberKind::Uint, _) => DataType::UInt64,
+        (NumberKind::Float, 2) => DataType::Float16,
+        (NumberKind::Float, 4) => DataType::Float32,
+        (NumberKind::Float, _) => DataType::Float64,
+        (NumberKind::Complex, _) => return None,
+    })
+}
+
+/// A list of `len` elements of the type `item`; `None` if there are too many.
+fn list(item: DataType, len: u64) -> Option<DataType> {
+    Some(DataType::new_fixed_size_list(item, i32::try_from(len).ok()?, true))
+}
+
+impl ArrowColumn {
+    /// How Arrow has `column`, whose number is `index`; or why it does not.
+    pub(super) fn new(index: usize, column: &Column) -> std::result::Result<Self, String> {
+        let (data_type, shape) = of(column)?;
+        let has_nulls = column.has_nulls();
+        let name = column.spec.name.clone();
+        let field = match &column.spec.kind {
+            Kind::Dictionary { is_ordered, .. } => Field::new(name, data_type, true).with_dict_is_ordered(*is_ordered),
+            Kind::Arrays(sides) => {
+                // As python-blosc2 writes it.
+                let shape = ("blosc2:ndarray_shape".to_owned(), format!("{sides:?}"));
+                Field::new(name, data_type, true).with_metadata(HashMap::from([shape]))
+            }
+            _ => Field::new(name, data_type, true),
+        };
+        Ok(Self { index, field, shape, has_nulls })
+    }
+
+    /// The bytes of a row, as far as all have the same.
+    pub(super) fn row_len(&self) -> u64 {
+        match &self.shape {
+            Shape::Fixed(len) => *len,
+            Shape::Bits => 1,
+            Shape::Bytes { .. } => 8,
+            Shape::Codes => 4,
+            Shape::Lists(len, item) => len.saturating_mul(item.unwrap_or(1)),
+        }
+    }
+
+    /// The nodes and buffers of `rows` rows, batch `batch`, of which `nulls` are missing.
+    pub(super) fn described(&self, batch: usize, rows: u64, nulls: u64) -> message::Column {
+        let bits = rows.div_ceil(8);
+        let valid = if self.has_nulls { bits } else { 0 };
+        let own = (rows, nulls);
+        match &self.shape {
+            Shape::Fixed(len) => (vec![own], vec![valid, rows.saturating_mul(*len)]),
+            Shape::Bits => (vec![own], vec![valid, bits]),
+            Shape::Bytes { is_large, lens } => {
+                let end = if *is_large { 8 } else { 4 };
+                (vec![own], vec![valid, (rows + 1) * end, lens.get(batch).copied().unwrap_or(0)])
+            }
+            Shape::Codes => (vec![own], vec![valid, rows * 4]),
+            Shape::Lists(len, item) => {
+                let items = rows.saturating_mul(*len);
+                let bytes = item.map_or(items.div_ceil(8), |item| items.saturating_mul(item));
+                (vec![own, (items, 0)], vec![valid, 0, bytes])
+            }
+        }
+    }
+
+    /// How many of the rows in `range` are missing.
+    pub(super) fn nulls(&self, table: &Table, range: Range<u64>) -> Result<u64> {
+        if !self.has_nulls {
+            return Ok(0);
+        }
+        let marks = table.not_null(table.column(self.index)?, range)?;
+        Ok(to_u64(marks.len()).saturating_sub(marks.iter().map(|&mark| u64::from(mark)).sum()))
+    }
+
+    /// Fills `dst` with the buffers of the rows in `range`, batch `batch`.
+    pub(super) fn write(&self, table: &Table, batch: usize, range: Range<u64>, dst: &mut [u8]) -> Result<()> {
+        let column = table.column(self.index)?;
+        let (_, lens) = self.described(batch, range.end - range.start, 0);
+        let mut rest = dst;
+        let mut buffers = Vec::new();
+        for len in lens {
+            let (part, tail) = std::mem::take(&mut rest)
+                .split_at_mut_checked(to_usize(aligned(len), "buffer")?)
+                .ok_or_else(|| Error::corrupt("longer than its batch", "buffer"))?;
+            rest = tail;
+            part.fill(0);
+            buffers.push(part.get_mut(..to_usize(len, "buffer")?).unwrap_or_default());
+        }
+        if self.has_nulls {
+            let marks = table.not_null(column, range.clone())?;
+            buffers.first_mut().into_iter().for_each(|buffer| set_bits(buffer, &marks));
+        }
+        let runs = table.runs(range)?;
+        match &self.shape {
+            Shape::Fixed(_) | Shape::Lists(_, Some(_)) => {
+                column.elements(&runs, buffers.last_mut().map_or(&mut [], |buffer| &mut **buffer))
+            }
+            Shape::Bits | Shape::Lists(_, None) => {
+                let items = if let Shape::Lists(len, _) = self.shape { len } else { 1 };
+                let count = super::super::column::total(&runs).saturating_mul(items);
+                let mut switches = crate::limits::zeroed(count, "column")?;
+                column.elements(&runs, &mut switches)?;
+                buffers.last_mut().into_iter().for_each(|buffer| set_bits(buffer, &switches));
+                Ok(())
+            }
+            Shape::Codes => {
+                let of = column.dictionary().ok_or_else(|| Error::corrupt("no texts", "dictionary"))?;
+                let codes = of.codes(&runs)?;
+                let (dst, _) = buffers.last_mut().map_or(&mut [][..], |buffer| &mut **buffer).as_chunks_mut::<4>();
+                dst.iter_mut().zip(codes).for_each(|(dst, code)| *dst = code.unwrap_or(0).to_le_bytes());
+                Ok(())
+            }
+            Shape::Bytes { is_large, .. } => {
+                let len = buffers.last().map_or(0, |buffer| to_u64(buffer.len()));
+                let texts = column.texts(&runs, len)?;
+                if to_u64(texts.data.len()) != len {
+                    return Err(Error::corrupt(format!("{} bytes, not {len}", texts.data.len()), "text"));
+                }
+                let [.., ends, data] = buffers.as_mut_slice() else { return Ok(()) };
+                data.copy_from_slice(&texts.data);
+                set_ends(ends, &texts.ends, *is_large);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The type of `column`, and its buffers.
+fn of(column: &Column) -> std::result::Result<(DataType, Shape), String> {
+    let bytes = |is_large| Shape::Bytes { is_large, lens: Vec::new() };
+    Ok(match (&column.spec.kind, &column.data) {
+        (Kind::Utf8, _) => (DataType::LargeUtf8, bytes(true)),
+        (Kind::Text, _) => (DataType::Utf8, bytes(false)),
+        (Kind::Bytes, _) => (DataType::LargeBinary, bytes(true)),
+        (Kind::Other(kind), _) => return Err(format!("values of the kind {kind:?}")),
+        (Kind::Dictionary { .. }, _) => {
+            (DataType::Dictionary(DataType::Int32.into(), DataType::Utf8.into()), Shape::Codes)
+        }
+        (_, Data::Switches(_)) => (DataType::Boolean, Shape::Bits),
+        (Kind::Timestamp { unit, timezone }, _) => {
+            let unit = match &**unit {
+                "s" => TimeUnit::Second,
+                "ms" => TimeUnit::Millisecond,
+                "us" => TimeUnit::Microsecond,
+                _ => TimeUnit::Nanosecond,
+            };
+            (DataType::Timestamp(unit, timezone.clone().map(Into::into)), Shape::Fixed(8))
+        }
+        (kind, Data::Fixed(rows, array)) => {
+            let unknown = || format!("elements of the type {}", array.descr);
+            let items = rows.row_len / array.itemsize.max(1);
+            let is_list = matches!(kind, Kind::Arrays(_)) || items != 1;
+            if !is_list && array.descr.starts_with("'|S") {
+                return Ok((DataType::LargeBinary, bytes(true)));
+            }
+            if !is_list && column.is_text() {
+                return Ok((DataType::Utf8, bytes(false)));
+            }
+            let found = Number::of(&array.descr).ok_or_else(unknown)?;
+            match (number(found), found.kind) {
+                (Some(DataType::Boolean), _) if is_list => {
+                    (list(DataType::Boolean, items).ok_or_else(unknown)?, Shape::Lists(items, None))
+                }
+                (Some(DataType::Boolean), _) => (DataType::Boolean, Shape::Bits),
+                (Some(item), _) if is_list => {
+                    (list(item, items).ok_or_else(unknown)?, Shape::Lists(items, Some(array.itemsize)))
+                }
+                (Some(item), _) => (item, Shape::Fixed(array.itemsize)),
+                // A complex number is its two parts.
+                (None, NumberKind::Complex) if !found.is_big_endian => {
+                    let part = if array.itemsize == 8 { DataType::Float32 } else { DataType::Float64 };
+                    let parts = items.saturating_mul(2);
+                    (list(part, parts).ok_or_else(unknown)?, Shape::Lists(parts, Some(array.itemsize / 2)))
+                }
+                _ => return Err(unknown()),
+            }
+        }
+        _ => return Err("values of any size".into()),
+    })
+}
+
+/// Sets the bits in `dst` for which `switches` is not 0.
+fn set_bits(dst: &mut [u8], switches: &[u8]) {
+    for (byte, switches) in dst.iter_mut().zip(switches.chunks(8)) {
+        *byte = switches.iter().rev().fold(0, |bits, &switch| bits << 1 | u8::from(switch != 0));
+    }
+}
+
+/// Writes where each value ends, after a 0, in 8 bytes or else in 4.
+pub(super) fn set_ends(dst: &mut [u8], ends: &[usize], is_large: bool) {
+    let ends = std::iter::once(0).chain(ends.iter().copied());
+    if is_large {
+        let (dst, _) = dst.as_chunks_mut::<8>();
+        dst.iter_mut().zip(ends).for_each(|(dst, end)| *dst = to_u64(end).to_le_bytes());
+    } else {
+        let (dst, _) = dst.as_chunks_mut::<4>();
+        dst.iter_mut().zip(ends).for_each(|(dst, end)| *dst = u32::try_from(end).unwrap_or(u32::MAX).to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_come_lowest_first() {
+        let mut dst = [0xff; 2];
+        set_bits(&mut dst, &[1, 0, 0, 1, 0, 0, 0, 2, 5]);
+        assert_eq!(dst, [0b1000_1001, 1]);
+    }
+
+    #[test]
+    fn ends_follow_a_zero() {
+        let (mut small, mut large) = ([1; 12], [1; 24]);
+        set_ends(&mut small, &[2, 300], false);
+        set_ends(&mut large, &[2, 300], true);
+        assert_eq!(small, [0, 0, 0, 0, 2, 0, 0, 0, 44, 1, 0, 0]);
+        assert_eq!(large[16..], [44, 1, 0, 0, 0, 0, 0, 0]);
+    }
+}

@@ -1,0 +1,142 @@
+//! Tables of python-blosc2: columns of live rows, and the whole as an Arrow file.
+//!
+//! tests/data/blosc2/stores/tables holds what python-blosc2 gives for tables.b2z: make.py.
+
+use std::fs;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+use arrow_ipc::reader::FileReader;
+use fzmfs::checksum::Verify;
+use fzmfs::error::Result;
+use fzmfs::format::{Input, Options};
+use fzmfs::source::Source;
+use serde_json::{Value, json};
+
+use crate::blosc2::Opened;
+
+fn stores() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/blosc2/stores")
+}
+
+fn open(name: &str) -> Opened {
+    Opened::open(&stores().join(name)).unwrap()
+}
+
+fn document(opened: &Opened, path: &str) -> Value {
+    serde_json::from_slice(&opened.read(path).unwrap()).unwrap()
+}
+
+/// The table of each group in tables.b2z.
+const TABLES: [(&str, &str); 2] = [("masked", "runs/masked"), ("valued", "valued")];
+
+#[test]
+fn columns_have_the_live_rows_as_python_blosc2_gives_them() {
+    let opened = open("tables.b2z");
+    opened.verify().unwrap();
+    assert_eq!(opened.names("valued").unwrap(), ["stored", "table.arrow", "columns"]);
+    let mut count = 0;
+    for (name, group) in TABLES {
+        for file in fs::read_dir(stores().join("tables").join(name)).unwrap() {
+            let file = file.unwrap();
+            let path = format!("{group}/columns/{}", file.file_name().to_str().unwrap());
+            assert!(opened.read(&path).unwrap() == fs::read(file.path()).unwrap(), "{path}");
+            count += 1;
+        }
+    }
+    assert_eq!(count, 33);
+    // A column that cannot have missing values has no marks; the leaves are there too.
+    let names = opened.names("runs/masked/columns").unwrap();
+    assert!(!names.contains(&"id.notnull.npy".to_owned()) && !names.contains(&"blob.npy".to_owned()));
+    assert!(opened.read("runs/masked/stored/_cols/id/data.raw").unwrap().len() > 35 * 8);
+}
+
+#[test]
+fn a_table_is_an_arrow_file_equal_to_that_of_python_blosc2() {
+    let opened = open("tables.b2z");
+    for (name, group) in TABLES {
+        let batches = |bytes: Vec<u8>| {
+            FileReader::try_new(Cursor::new(bytes), None).unwrap().collect::<std::result::Result<Vec<_>, _>>().unwrap()
+        };
+        let ours = batches(opened.read(&format!("{group}/table.arrow")).unwrap());
+        let theirs = batches(fs::read(stores().join("tables").join(format!("{name}.arrow"))).unwrap());
+        assert_eq!(ours, theirs, "{name}");
+    }
+}
+
+#[test]
+fn arrays_of_a_table_name_their_marks_and_what_is_left_out() {
+    let opened = open("tables.b2z");
+    let group = document(&opened, "data.zarr/zarr.json");
+    let members = group["consolidated_metadata"]["metadata"].as_object().unwrap();
+    assert!(members.keys().all(|name| !name.contains("_cols") && !name.contains("_meta")));
+    let score = &members["runs/masked/score"];
+    assert_eq!((&score["shape"], &score["data_type"]), (&json!([35]), &json!("float64")));
+    assert_eq!(score["attributes"]["notnull"], "score.notnull");
+    assert_eq!(members["runs/masked/score.notnull"]["data_type"], "bool");
+    assert_eq!(members["runs/masked"]["attributes"], json!({"note": "hello"}));
+    assert_eq!(members["runs/masked/vec"]["shape"], json!([35, 2, 3]));
+    assert!(!members.contains_key("runs/masked/text"));
+    assert!(group["attributes"].to_string().contains("text of any length: see columns/ and table.arrow"));
+    let info = document(&opened, "info.json");
+    assert_eq!(info["tables"]["/runs/masked"]["rows"], 35);
+    assert_eq!(info["tables"]["/valued"]["columns"][5]["null_value"], "NA");
+}
+
+#[test]
+fn a_table_that_lies_is_an_error_where_it_lies() {
+    let opened = open("lying_tables.b2z");
+    let rows = [
+        ("more-marked/columns/a.npy", "2 live rows, but 3 are marked (n_rows)"),
+        ("fewer-marked/table.arrow", "2 live rows, but 1 are marked (a: n_rows)"),
+        ("more-rows/table.arrow", "3 live rows of 2 (n_rows)"),
+        ("short-column/columns/a.raw", "row 4 is needed, the array has 3 (a: shape)"),
+        ("short-marks/columns/a.notnull.raw", "row 3 is needed, the array has 2 (a: shape)"),
+        ("missing-column/columns/b.raw", "missing (b: _cols/b)"),
+        ("missing-column/table.arrow", "missing (b: _cols/b)"),
+        ("descending/columns/t.npy", "a text ends before it begins (utf8)"),
+        ("descending/table.arrow", "a text ends before it begins (t: utf8)"),
+        ("outside/columns/t.npy", "byte 9 of 4 (utf8)"),
+        ("negative/table.arrow", "byte -1 of 4 (t: utf8)"),
+        ("not-utf8/columns/t.npy", "not UTF-8 (text)"),
+        ("not-utf8/table.arrow", "not UTF-8 (t: text)"),
+        ("code/columns/d.notnull.npy", "text 2 of 2 (d: dictionary)"),
+        ("code/table.arrow", "text 2 of 2 (d: dictionary)"),
+        ("not-text/columns/v.npy", "must be text, bytes, or nothing (batch)"),
+        ("few-values/columns/v.npy", "value 2 is needed, there are 2 (batch)"),
+        ("no-character/table.arrow", "no character has the number 0xd800 (w: text)"),
+        ("no-json/table.arrow", "must be JSON (schema)"),
+    ];
+    for (path, want) in rows {
+        assert_eq!(opened.read(path).unwrap_err().to_string(), want, "{path}");
+    }
+    for path in ["kind/table.arrow", "version/table.arrow", "wide/columns/a.raw"] {
+        assert!(opened.read(path).unwrap_err().is_unknown(), "{path}");
+    }
+    // What does not lie is there, also beside it.
+    let one = 1_i64.to_le_bytes();
+    let both = [one, 2_i64.to_le_bytes()].concat();
+    assert_eq!(opened.read("sound/columns/a.raw").unwrap(), [one, 3_i64.to_le_bytes()].concat());
+    assert_eq!(opened.read("missing-column/columns/a.raw").unwrap(), both);
+    assert_eq!(opened.read("more-rows/stored/_cols/a/data.raw").unwrap(), both);
+    assert!(opened.read("sound/table.arrow").is_ok() && opened.verify().is_err());
+}
+
+#[test]
+fn a_table_with_a_changed_byte_is_read_or_refused() {
+    let bytes = fs::read(stores().join("lying_tables.b2z")).unwrap();
+    let options = Options { verify: Verify::Off, ..Options::default() };
+    let read = |changed: Vec<u8>| -> Result<()> {
+        let opened = Opened::of(&Input::of(Source::from_bytes(changed))?, None, &options)?;
+        for file in ["table.arrow", "columns/a.npy", "columns/t.npy", "columns/a.notnull.npy"] {
+            drop(opened.read(&format!("sound/{file}")));
+        }
+        Ok(())
+    };
+    // The leaves of the sound table come anywhere in the file: some bytes of all.
+    for at in (0..bytes.len()).step_by(31) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0x55;
+        drop(read(changed));
+    }
+}
