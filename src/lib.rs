@@ -152,6 +152,8 @@ pub mod parallel;
 pub mod pool;
 #[doc(hidden)]
 pub mod reserve;
+#[cfg(feature = "serve")]
+pub mod serve;
 #[doc(hidden)]
 pub mod source;
 #[doc(hidden)]

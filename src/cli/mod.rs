@@ -26,6 +26,8 @@ mod process;
 mod progress;
 mod report;
 mod seconds;
+#[cfg(feature = "serve")]
+mod serve;
 mod size;
 #[cfg(feature = "fuse")]
 mod umount;
@@ -70,6 +72,8 @@ fn run(cli: &Cli) -> Outcome {
         Command::Info(args) => info::run(args, &mut out),
         Command::Verify(args) => verify::run(args, &mut out),
         Command::Extract(args) => extract::run(args),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => serve::run(args, &mut out),
         #[cfg(feature = "fuse")]
         Command::Doctor => doctor::run(&mut out),
         Command::Completions { shell } => completions::run(*shell, &mut out),

@@ -20,8 +20,9 @@ const BASE: &[&str] = &[
 const LAYERS: &[(&str, &[&str])] = &[
     ("main", &["cli", "huge_pages"]),
     ("lib", &[]),
-    ("cli", &["fs", "archive", "mirror", "tree", "view", "cache", "format", "gpu"]),
+    ("cli", &["fs", "serve", "archive", "mirror", "tree", "view", "cache", "format", "gpu"]),
     ("fs", &["mirror", "tree", "view", "cache", "format"]),
+    ("serve", &["archive", "mirror"]),
     // A crate of its own, which uses the library as any program does.
     ("python", &["lib", "huge_pages"]),
     ("archive", &["mirror", "tree", "view", "cache", "format", "gpu"]),

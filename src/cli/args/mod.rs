@@ -8,6 +8,8 @@ mod mounting;
 mod parse;
 
 use std::ffi::OsString;
+#[cfg(feature = "serve")]
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -67,6 +69,12 @@ pub(super) enum Command {
     Verify(Check),
     /// Write virtual files as real files below a directory
     Extract(Extract),
+    #[cfg(feature = "serve")]
+    /// Serve FILE, or the containers of a directory, over HTTP, until SIGTERM or SIGINT
+    ///
+    /// Prints the address. Its path is secret, so that only those who know it can read, unless --no-token or --public is
+    /// given.
+    Serve(Box<Serve>),
     #[cfg(feature = "fuse")]
     /// Report whether mounting works here, whether a GPU can be used, and what to do if not
     Doctor,
@@ -201,6 +209,32 @@ pub(super) struct Extract {
     pub(super) reading: DecodeArgs,
 }
 
+#[cfg(feature = "serve")]
+#[derive(Debug, Args)]
+pub(super) struct Serve {
+    /// The container, or a directory of containers
+    pub(super) file: PathBuf,
+    /// The address and port to listen on; port 0 is any free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8700")]
+    pub(super) listen: SocketAddr,
+    /// Serve at / instead of a secret path, so that all users and programs of this machine can read
+    #[arg(long)]
+    pub(super) no_token: bool,
+    /// As --no-token, on any address: everybody who can connect can read
+    #[arg(long)]
+    pub(super) public: bool,
+    /// A name of this server, if clients do not use its address; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(super) host: Vec<String>,
+    /// Let the pages of this origin read, as in https://viewer.example, or those of all: *
+    #[arg(long, value_name = "ORIGIN")]
+    pub(super) allow_origin: Option<String>,
+    #[command(flatten)]
+    pub(super) mirroring: MirrorArgs,
+    #[command(flatten)]
+    pub(super) reading: DecodeArgs,
+}
+
 impl Command {
     /// The values of `-o`, one list of options each.
     fn option_lists(&self) -> &[OsString] {
@@ -212,6 +246,8 @@ impl Command {
             Self::Info(info) => &info.reading.option_lists,
             Self::Verify(check) => &check.reading.option_lists,
             Self::Extract(extract) => &extract.reading.option_lists,
+            #[cfg(feature = "serve")]
+            Self::Serve(serve) => &serve.reading.option_lists,
             #[cfg(feature = "fuse")]
             Self::Umount(_) | Self::List(_) | Self::Doctor => &[],
             Self::Completions { .. } | Self::Man => &[],

@@ -1,0 +1,63 @@
+//! `fzmfs serve`: the virtual tree over HTTP.
+#![forbid(unsafe_code)]
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+
+use super::args;
+use super::report::{self, Failure, Outcome};
+use crate::archive::{Access, Archive, Directory};
+use crate::serve::{Admission, ServeOptions, ServedTree, serve};
+use crate::text::escaped;
+
+pub(super) fn run(args: &args::Serve, out: &mut dyn Write) -> Outcome {
+    args.reading.start()?;
+    let is_open = args.no_token || args.public;
+    if args.no_token && !args.public && !is_loopback(args.listen) {
+        let why = "--no-token lets everybody read who can connect; on an address that is not loopback say --public";
+        return Err(Failure::usage(why));
+    }
+    let refused = |e| Failure::of(&args.file, &e);
+    let (options, gpu) = (args.reading.options(), args.reading.gpu());
+    let rules = args.mirroring.rules();
+    let tree = match Directory::of(&args.file, &options, rules, gpu.clone(), Access::Random).map_err(refused)? {
+        Some(directory) => {
+            args.check_layout(directory.layout())?;
+            args.reading.report_unused_remote(&args.file);
+            ServedTree::many(directory)
+        }
+        None => {
+            args.mirroring.report_unused(&args.file);
+            let archive = Archive::open_with(&args.file, &options, Access::Random, gpu).map_err(refused)?;
+            args.reading.report_unused(&args.file, &archive.info().map_err(refused)?);
+            ServedTree::one(archive)
+        }
+    };
+    let system = |e: std::io::Error| Failure::new(format_args!("{}: {}", args.listen, crate::error::os_explain(&e)));
+    let admission = Admission::new(!is_open, args.host.clone()).map_err(system)?;
+    let allow_origin = args.allow_origin.clone();
+    let mut printed = Ok(());
+    let served = serve(tree, ServeOptions { listen: args.listen, admission, allow_origin }, |url| {
+        let line = format!("{} is served at {url}", args.file.display());
+        printed = writeln!(out, "{}", escaped(&line)).and_then(|()| out.flush());
+    });
+    printed.map_err(|e| report::output(&e))?;
+    served.map_err(system)
+}
+
+impl args::Serve {
+    fn check_layout(&self, layout: crate::mirror::Layout) -> Outcome {
+        use crate::mirror::Layout;
+        match layout {
+            Layout::Replace | Layout::Beside => Ok(()),
+            Layout::Flat | Layout::Plain => Err(Failure::usage("only a mount has the layouts flat and plain")),
+        }
+    }
+}
+
+fn is_loopback(listen: SocketAddr) -> bool {
+    match listen.ip() {
+        IpAddr::V4(ip) => ip.is_loopback(),
+        IpAddr::V6(ip) => ip.is_loopback(),
+    }
+}

@@ -1,0 +1,73 @@
+//! Connections: accepted within a limit, ended when their client stalls, drained at the end.
+#![forbid(unsafe_code)]
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+use super::request::Handler;
+use super::stall::{Stalled, Watched};
+
+/// Connections at a time; others wait to be accepted.
+const CONNECTIONS: usize = 4096;
+/// Largest header of a request, in bytes.
+const HEADER: usize = 32 << 10;
+/// How long a client may take to send the header of a request, the first one or another.
+const HEADER_TIME: Duration = Duration::from_secs(20);
+/// How long replies may take to end after a signal.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// Accepts connections until SIGTERM or SIGINT, then waits for replies in progress.
+pub(super) async fn accept(listener: TcpListener, handler: Arc<Handler>) -> io::Result<()> {
+    let (mut terminated, mut interrupted) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let graceful = GracefulShutdown::new();
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let accepted = tokio::select! {
+            accepted = async { (room.clone().acquire_owned().await, listener.accept().await) } => accepted,
+            _ = terminated.recv() => break,
+            _ = interrupted.recv() => break,
+        };
+        let (permit, stream) = match accepted {
+            (Ok(permit), Ok((stream, _))) => (permit, stream),
+            (_, Err(e)) => {
+                // No descriptor is left, or the client has gone.
+                tracing::warn!("accept: {e}");
+                sleep(Duration::from_millis(20)).await;
+                continue;
+            }
+            (Err(_), _) => break,
+        };
+        stream.set_nodelay(true).ok();
+        let stalled = Stalled::default();
+        let handler = handler.clone();
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_TIME)
+            .max_buf_size(HEADER)
+            .serve_connection(
+                TokioIo::new(Watched::new(stream, stalled.clone())),
+                service_fn(move |request| handler.clone().answer(request)),
+            );
+        let connection = graceful.watch(connection);
+        tokio::spawn(async move {
+            tokio::select! {
+                ended = connection => if let Err(e) = ended { tracing::debug!("connection: {e}") },
+                () = stalled.wait() => tracing::debug!("connection: the client takes nothing"),
+            }
+            drop(permit);
+        });
+    }
+    drop(listener);
+    timeout(DRAIN, graceful.shutdown()).await.ok();
+    Ok(())
+}

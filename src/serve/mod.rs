@@ -1,0 +1,68 @@
+//! Serves the tree of a container, or of a directory of containers, over HTTP: for programs without FUSE.
+//!
+//! A request is admitted ([`admission`]), its path resolved in the tree ([`tree`]), and answered with a file ([`file`]) or a
+//! directory ([`listing`]). Waiting for clients is asynchronous; opening, decoding and waiting for servers is not, and runs
+//! on the threads of the runtime for blocking work, a block of a body at a time: a slow client occupies no thread.
+//!
+//! Limits: connections, header size and time, replies in progress, and the time that a client may stall.
+#![forbid(unsafe_code)]
+
+mod admission;
+mod body;
+mod connection;
+mod file;
+mod listing;
+mod reply;
+mod request;
+mod stall;
+mod tree;
+mod url_path;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+
+pub use admission::Admission;
+pub use tree::ServedTree;
+
+/// Threads that wait for files, decoders and servers.
+const BLOCKING: usize = 64;
+
+/// Where and for whom a tree is served.
+#[derive(Debug)]
+pub struct ServeOptions {
+    /// The address to listen on; port 0 is any free one.
+    pub listen: SocketAddr,
+    /// Which requests are answered.
+    pub admission: Admission,
+    /// The origin whose pages may read replies (CORS), or `*`; `None` for the same origin only.
+    pub allow_origin: Option<String>,
+}
+
+/// Serves `tree` until SIGTERM or SIGINT, then lets replies in progress end for up to ten seconds. Calls `ready` with the
+/// URL once clients can connect.
+///
+/// # Errors
+/// If the address cannot be used.
+pub fn serve(tree: ServedTree, options: ServeOptions, ready: impl FnOnce(&str)) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(BLOCKING)
+        .thread_name("fzmfs-serve")
+        .enable_all()
+        .build()?;
+    let ServeOptions { listen, admission, allow_origin } = options;
+    let served = runtime.block_on(async {
+        let listener = TcpListener::bind(listen).await?;
+        let address = listener.local_addr()?;
+        let url = format!("http://{address}{}", admission.prefix());
+        let handler = Arc::new(request::Handler::new(tree, admission, allow_origin));
+        ready(&url);
+        connection::accept(listener, handler).await
+    });
+    // A reply that waits for a server does not hold up the end.
+    runtime.shutdown_background();
+    served
+}

@@ -1,0 +1,60 @@
+//! Replies: their headers, and errors as JSON.
+#![forbid(unsafe_code)]
+
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+use serde_json::json;
+
+use super::body::ReplyBody;
+use crate::error::{Error, Kind};
+
+/// A reply.
+pub(super) type Reply = Response<ReplyBody>;
+
+/// A reply with a body of type `kind`.
+pub(super) fn reply(status: StatusCode, kind: &'static str, body: ReplyBody) -> Reply {
+    let len = body.len();
+    let mut reply = Response::new(body);
+    *reply.status_mut() = status;
+    set(&mut reply, header::CONTENT_TYPE, kind);
+    set(&mut reply, header::CONTENT_LENGTH, &len.to_string());
+    set(&mut reply, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    // The address holds the capability.
+    set(&mut reply, header::REFERRER_POLICY, "no-referrer");
+    reply
+}
+
+/// A reply without a body.
+pub(super) fn empty(status: StatusCode) -> Reply {
+    let mut reply = reply(status, "text/plain", ReplyBody::of(""));
+    reply.headers_mut().remove(header::CONTENT_TYPE);
+    if status == StatusCode::NOT_MODIFIED {
+        reply.headers_mut().remove(header::CONTENT_LENGTH);
+    }
+    reply
+}
+
+/// A refusal of the request itself.
+pub(super) fn refused(status: StatusCode, why: &str) -> Reply {
+    reply(status, "application/json", ReplyBody::of(json!({ "error": why }).to_string()))
+}
+
+/// The reply for an entry that cannot be served: 404 only where there is none, so that no client takes a broken chunk for
+/// a missing one.
+pub(super) fn failed(error: &Error) -> Reply {
+    let status = match error.kind() {
+        Kind::NotFound => StatusCode::NOT_FOUND,
+        Kind::Io(io) if io.kind() == std::io::ErrorKind::NotFound => StatusCode::NOT_FOUND,
+        Kind::Io(io) if io.kind() == std::io::ErrorKind::PermissionDenied => StatusCode::FORBIDDEN,
+        Kind::NoRoom { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    refused(status, &error.explain())
+}
+
+/// Sets a header to a value that may come from a container: what no header can hold is left out.
+pub(super) fn set(reply: &mut Reply, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        reply.headers_mut().insert(name, value);
+    }
+}

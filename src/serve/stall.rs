@@ -1,0 +1,121 @@
+//! Notices a client that takes nothing of its reply, which would hold memory and a place for ever.
+#![forbid(unsafe_code)]
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::sleep;
+
+/// How long a client may take nothing.
+const STALL: Duration = Duration::from_secs(60);
+
+/// Writes to a client so far, times two; odd while one waits for it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stalled(Arc<AtomicU64>);
+
+impl Stalled {
+    /// Returns when one write has waited for at least [`STALL`].
+    pub(super) async fn wait(self) {
+        let mut last = 0;
+        loop {
+            let now = self.0.load(Ordering::Relaxed);
+            if now == last && now % 2 == 1 {
+                return;
+            }
+            last = now;
+            sleep(STALL).await;
+        }
+    }
+
+    fn note<T>(&self, written: &Poll<T>) {
+        let now = self.0.load(Ordering::Relaxed);
+        // Only the task of the connection writes.
+        self.0.store(if written.is_pending() { now | 1 } else { (now | 1) + 1 }, Ordering::Relaxed);
+    }
+}
+
+/// A connection whose writes are watched.
+#[derive(Debug)]
+pub(super) struct Watched<S> {
+    stream: S,
+    stalled: Stalled,
+}
+
+impl<S> Watched<S> {
+    pub(super) fn new(stream: S, stalled: Stalled) -> Self {
+        Self { stream, stalled }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.stalled.note(&written);
+        written
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.stalled.note(&written);
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(test);
+    }
+
+    #[test]
+    fn only_a_write_that_waits_on_and_on_is_a_stall() {
+        run(async {
+            let (near, mut far) = duplex(4);
+            let stalled = Stalled::default();
+            let mut near = Watched::new(near, stalled.clone());
+            // Nothing to send: idle is no stall.
+            assert!(timeout(10 * STALL, stalled.clone().wait()).await.is_err());
+            let writer = tokio::spawn(async move { near.write_all(&[0; 64]).await });
+            // Slow, but it takes something.
+            for _ in 0..8 {
+                assert!(timeout(STALL - STALL / 8, stalled.clone().wait()).await.is_err());
+                far.read_exact(&mut [0; 4]).await.unwrap();
+            }
+            timeout(3 * STALL, stalled.wait()).await.unwrap();
+            writer.abort();
+        });
+    }
+}

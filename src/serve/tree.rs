@@ -1,0 +1,238 @@
+//! The tree that is served: one container, or a directory of containers.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsStr;
+use std::io;
+use std::num::NonZeroUsize;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lru::LruCache;
+use rustix::fs::FileType;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::archive::{Archive, Directory, EntryKind, File, Node, NodeKind};
+use crate::error::{Error, Kind, Result};
+use crate::mirror::stays_inside;
+use crate::source::{Passed, Seen};
+
+/// Containers of a directory that are kept open when no request uses them.
+const OPEN: NonZeroUsize = NonZeroUsize::new(64).unwrap();
+/// Most entries of a directory in one reply.
+const ENTRIES: usize = 1_000_000;
+/// Links that a path may lead over.
+const LINKS: usize = 16;
+
+/// The tree that is served.
+#[derive(Debug)]
+pub struct ServedTree(Root);
+
+#[derive(Debug)]
+enum Root {
+    One(Archive),
+    Many(Directory, Mutex<LruCache<PathBuf, (Seen, Archive)>>),
+}
+
+/// An entry of the tree.
+#[derive(Debug)]
+pub(super) enum Resource {
+    /// A directory.
+    Directory(Vec<Listed>),
+    /// A file.
+    File(Served),
+}
+
+/// An entry of a directory.
+#[derive(Debug)]
+pub(super) struct Listed {
+    pub(super) name: String,
+    pub(super) kind: EntryKind,
+    /// In bytes, of a file, where it is known without decoding.
+    pub(super) size: Option<u64>,
+}
+
+/// An open file.
+#[derive(Debug, Clone)]
+pub(super) struct Served {
+    bytes: Bytes,
+    /// The length in bytes.
+    pub(super) len: u64,
+    /// The time of modification: seconds since 1970.
+    pub(super) mtime: i64,
+    /// Tells its versions apart, and those of all other files.
+    pub(super) tag: u128,
+    /// The last component of its path.
+    pub(super) name: String,
+}
+
+#[derive(Debug, Clone)]
+enum Bytes {
+    Decoded(File),
+    Passed(std::sync::Arc<Passed>),
+}
+
+impl Served {
+    /// Fills `buffer` from `offset`.
+    ///
+    /// # Errors
+    /// As [`File::read_exact_at`]; [`Kind::Changed`] if a file that is passed through has become shorter.
+    pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        match &self.bytes {
+            Bytes::Decoded(file) => file.read_exact_at(offset, buffer),
+            Bytes::Passed(file) if file.read_full(buffer, offset)? == buffer.len() => Ok(()),
+            Bytes::Passed(_) => Err(Error::new(Kind::Changed, "file")),
+        }
+    }
+}
+
+impl ServedTree {
+    /// The tree of one container.
+    pub fn one(archive: Archive) -> Self {
+        Self(Root::One(archive))
+    }
+
+    /// The tree of a directory of containers.
+    pub fn many(directory: Directory) -> Self {
+        Self(Root::Many(directory, Mutex::new(LruCache::new(OPEN))))
+    }
+
+    /// Resolves `path`, which is relative to the root.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`]; otherwise the entry is broken.
+    pub(super) fn resolve(&self, path: &str) -> Result<Resource> {
+        match &self.0 {
+            Root::One(archive) => entry(archive, path),
+            Root::Many(directory, open) => below(directory, open, path),
+        }
+    }
+}
+
+/// An entry of a container.
+fn entry(archive: &Archive, path: &str) -> Result<Resource> {
+    let entry = archive.entry(path)?;
+    if entry.kind() == EntryKind::Directory {
+        let listed = |entry: crate::archive::Entry| Listed {
+            name: entry.name().to_owned(),
+            kind: entry.kind(),
+            size: entry.size(),
+        };
+        return bounded(entry.list()?.map(|entry| entry.map(listed))).map(Resource::Directory);
+    }
+    let file = entry.open()?;
+    let source = archive.container().sources().into_iter().next();
+    let (mtime, _) = source.map_or((0, 0), |source| source.mtime());
+    let tag = xxh3_128(format!("{}\0{}\0{path}", archive.path().display(), archive.identity()).as_bytes());
+    let (name, len) = (entry.name().to_owned(), file.len());
+    Ok(Resource::File(Served { bytes: Bytes::Decoded(file), len, mtime, tag, name }))
+}
+
+/// An entry of a directory of containers.
+fn below(directory: &Directory, open: &Mutex<LruCache<PathBuf, (Seen, Archive)>>, path: &str) -> Result<Resource> {
+    let node = followed(directory, path)?;
+    match &node.kind {
+        NodeKind::Dir => {
+            let nodes = directory.entries(&node.file)?;
+            bounded(nodes.iter().map(|node| Ok(listed(node)))).map(Resource::Directory)
+        }
+        NodeKind::File => {
+            let file = directory.file(&node.file)?;
+            let seen = file.seen()?;
+            let version = seen.version().map(u64::to_le_bytes).concat();
+            let tag = xxh3_128(&[&version, path.as_bytes()].concat());
+            let (len, mtime, name) = (seen.size, seen.mtime.0, name(&node.shown));
+            Ok(Resource::File(Served { bytes: Bytes::Passed(file.into()), len, mtime, tag, name }))
+        }
+        NodeKind::Other => Err(Error::unsupported("not a regular file", "file")),
+        NodeKind::Container(inner) => {
+            let archive = opened(directory, open, &node)?;
+            entry(&archive, inner)
+        }
+    }
+}
+
+/// Resolves `path` in `directory` and follows the links on its way, none of which leads out.
+fn followed(directory: &Directory, path: &str) -> Result<Node> {
+    let mut path = PathBuf::from(path);
+    for _ in 0..LINKS {
+        let Some((link, rest)) = first_link(directory, &path)? else { return directory.find(path.as_os_str()) };
+        let target = PathBuf::from(OsStr::new(&String::from_utf8_lossy(&directory.link(&link)?).into_owned()));
+        let above = link.parent().unwrap_or(Path::new("")).to_path_buf();
+        if !stays_inside(&target, above.components().count()) {
+            return Err(Error::new(Kind::NotFound, format!("{}: a link out of the directory", link.display())));
+        }
+        path = joined(above, &target).join(rest);
+    }
+    Err(Error::io(io::Error::from_raw_os_error(libc::ELOOP), "path"))
+}
+
+/// The first link on the way to `path`, and the rest of the path behind it.
+fn first_link(directory: &Directory, path: &Path) -> Result<Option<(PathBuf, PathBuf)>> {
+    let mut at = PathBuf::new();
+    let mut components = path.components();
+    while let Some(component) = components.next() {
+        at.push(component);
+        let node = directory.find(at.as_os_str())?;
+        if node.is_container() {
+            break;
+        }
+        if node.seen.kind == FileType::Symlink {
+            return Ok(Some((at, components.as_path().to_path_buf())));
+        }
+    }
+    Ok(None)
+}
+
+/// `target`, relative to `dir`, without `.` and `..`.
+fn joined(mut dir: PathBuf, target: &Path) -> PathBuf {
+    for component in target.components() {
+        match component {
+            Component::ParentDir => _ = dir.pop(),
+            Component::Normal(name) => dir.push(name),
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    dir
+}
+
+/// The container at `node`, from those that are open if it is the same version.
+fn opened(directory: &Directory, open: &Mutex<LruCache<PathBuf, (Seen, Archive)>>, node: &Node) -> Result<Archive> {
+    if let Some((seen, archive)) = lock(open).get(&node.file)
+        && seen.version() == node.seen.version()
+        && archive.container().unchanged().is_ok()
+    {
+        return Ok(archive.clone());
+    }
+    let archive = directory.open_container(node)?;
+    lock(open).put(node.file.clone(), (node.seen.clone(), archive.clone()));
+    Ok(archive)
+}
+
+fn lock<T>(open: &Mutex<T>) -> MutexGuard<'_, T> {
+    open.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn listed(node: &Node) -> Listed {
+    let (kind, size) = match node.kind {
+        NodeKind::Dir | NodeKind::Container(_) => (EntryKind::Directory, None),
+        NodeKind::File => (EntryKind::File, Some(node.seen.size)),
+        NodeKind::Other => (EntryKind::Link, None),
+    };
+    Listed { name: name(&node.shown), kind, size }
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Collects entries that fit in one reply.
+fn bounded(entries: impl Iterator<Item = Result<Listed>>) -> Result<Vec<Listed>> {
+    let mut out = Vec::new();
+    for entry in entries {
+        out.push(entry?);
+        if out.len() > ENTRIES {
+            return Err(Error::unsupported(format!("more than {ENTRIES} entries"), "directory"));
+        }
+    }
+    Ok(out)
+}
