@@ -37,6 +37,8 @@ mod nested;
 mod ptx;
 #[cfg(feature = "remote")]
 mod remote;
+#[cfg(feature = "serve")]
+mod serve;
 mod support;
 mod swapped;
 mod text;
