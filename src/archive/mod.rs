@@ -140,10 +140,11 @@ impl Archive {
     /// be read once. A broken container has entries that say so.
     fn open_below(containers: &Containers, found: Found, options: &Options, cache: Option<Arc<Cache>>) -> Result<Self> {
         contained("file", || {
-            let Opened { container, input, checks: background_checks, .. } = containers.parse(found)?;
+            let Opened { container, input, checks: background_checks, threads, .. } = containers.parse(found)?;
+            let context = format::Options { threads, ..containers.options.clone() };
             let parsed = Parsed { path: input.path.clone(), input, container, background_checks };
             let access = if cache.is_some() { Access::Random } else { Access::Sequential };
-            Self::of(parsed, options, access, containers.options.clone(), cache)
+            Self::of(parsed, options, access, context, cache)
         })
     }
 

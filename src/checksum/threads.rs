@@ -13,47 +13,54 @@ use crate::pool::{Job, Pool};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::wanted;
 
-/// The threads of one container, started on demand; clones share them.
+/// The threads of one container or of several, started on demand; clones share them.
 #[derive(Debug, Clone)]
-pub struct Threads(Arc<Inner>);
+pub struct Threads {
+    all: Arc<Inner>,
+    /// Whether the container is closed, if others have the threads too.
+    closed: Option<Arc<AtomicBool>>,
+}
 
 #[derive(Debug)]
 struct Inner {
     pool: Pool,
     /// Helpers in use.
     helpers: AtomicUsize,
-    /// Whether the container is closed.
+    /// Whether all containers are closed.
     closed: AtomicBool,
 }
 
 impl Threads {
     /// Creates a pool of at most `most` threads.
     pub fn new(most: usize) -> Self {
-        Self(Arc::new(Inner {
-            pool: Pool::new(most, "check"),
-            helpers: AtomicUsize::new(0),
-            closed: AtomicBool::new(false),
-        }))
+        let (pool, helpers, closed) = (Pool::new(most, "check"), AtomicUsize::new(0), AtomicBool::new(false));
+        Self { all: Arc::new(Inner { pool, helpers, closed }), closed: None }
+    }
+
+    /// The same threads for a container that is closed before the others.
+    #[must_use]
+    pub fn renewed(&self) -> Self {
+        Self { all: self.all.clone(), closed: Some(Arc::default()) }
     }
 
     /// Sets the maximum number of threads.
     pub fn limit(&self, most: usize) {
-        self.0.pool.set_workers(most);
+        self.all.pool.set_workers(most);
     }
 
     /// The maximum number of threads.
     pub fn most(&self) -> usize {
-        self.0.pool.workers()
+        self.all.pool.workers()
     }
 
     /// Runs `job` on one of the threads, after the jobs queued before.
     pub fn run(&self, job: Job) {
-        self.0.pool.demand(job);
+        self.all.pool.demand(job);
     }
 
     /// Marks the container as closed: running checks end with an error at their next [`Threads::check_open`].
     pub fn close(&self) {
-        self.0.closed.store(true, Ordering::Relaxed);
+        self.closed.as_deref().unwrap_or(&self.all.closed).store(true, Ordering::Relaxed);
     }
 
     /// Fails once the container is closed, or the work is not wanted any more. Called in regular intervals by work over
@@ -63,7 +70,8 @@ impl Threads {
     /// `ECANCELED` and `EINTR`, which are no verdicts about the bytes.
     pub fn check_open(&self, what: &'static str) -> Result<()> {
         wanted::check()?;
-        if self.0.closed.load(Ordering::Relaxed) {
+        let is_closed = |closed: &AtomicBool| closed.load(Ordering::Relaxed);
+        if is_closed(&self.all.closed) || self.closed.as_deref().is_some_and(is_closed) {
             return Err(Error::io(io::Error::from_raw_os_error(libc::ECANCELED), what));
         }
         Ok(())
@@ -71,9 +79,9 @@ impl Threads {
 
     /// Reserves helpers for a caller that works too: at most `wanted`, and no more than are left.
     pub fn helpers(&self, wanted: u64) -> Helpers {
-        let most = self.0.pool.workers().saturating_sub(1);
+        let most = self.all.pool.workers().saturating_sub(1);
         let mut taken = 0;
-        let _ = self.0.helpers.fetch_update(Ordering::AcqRel, Ordering::Acquire, |out| {
+        let _ = self.all.helpers.fetch_update(Ordering::AcqRel, Ordering::Acquire, |out| {
             taken = most.saturating_sub(out).min(usize::try_from(wanted).unwrap_or(usize::MAX));
             Some(out + taken)
         });
@@ -110,7 +118,7 @@ impl Helpers {
 
 impl Drop for Helpers {
     fn drop(&mut self) {
-        self.of.0.helpers.fetch_sub(self.count, Ordering::AcqRel);
+        self.of.all.helpers.fetch_sub(self.count, Ordering::AcqRel);
     }
 }
 
@@ -121,6 +129,16 @@ mod models;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_container_that_is_closed_closes_no_other() {
+        let all = Threads::new(1);
+        let (one, other) = (all.renewed(), all.renewed());
+        one.close();
+        assert!(one.clone().check_open("file").is_err() && other.check_open("file").is_ok());
+        all.close();
+        assert!(other.check_open("file").is_err());
+    }
 
     #[test]
     fn helpers_are_limited_to_the_threads_that_are_left() {

@@ -7,8 +7,15 @@ use std::net::{IpAddr, SocketAddr};
 use super::args;
 use super::report::{self, Failure, Outcome};
 use crate::archive::{Access, Archive, Directory};
+use crate::mirror::Layout;
 use crate::serve::{Admission, ServeOptions, ServedTree, serve};
+use crate::source::Location;
 use crate::text::escaped;
+
+/// Requests answered at once from a server, which they mostly wait for.
+const FAR: usize = 64;
+/// Requests answered at once however few threads decode: some only wait for a disk, or for one another.
+const LEAST: usize = 8;
 
 pub(super) fn run(args: &args::Serve, out: &mut dyn Write) -> Outcome {
     args.reading.start()?;
@@ -20,24 +27,23 @@ pub(super) fn run(args: &args::Serve, out: &mut dyn Write) -> Outcome {
     let refused = |e| Failure::of(&args.file, &e);
     let (options, gpu) = (args.reading.options(), args.reading.gpu());
     let rules = args.mirroring.rules();
-    let tree = match Directory::of(&args.file, &options, rules, gpu.clone(), Access::Random).map_err(refused)? {
-        Some(directory) => {
-            args.check_layout(directory.layout())?;
-            args.reading.report_unused_remote(&args.file);
-            ServedTree::many(directory)
-        }
-        None => {
-            args.mirroring.report_unused(&args.file);
-            let archive = Archive::open_with(&args.file, &options, Access::Random, gpu).map_err(refused)?;
-            args.reading.report_unused(&args.file, &archive.info().map_err(refused)?);
-            ServedTree::one(archive)
-        }
+    let directory = Directory::of(&args.file, &options, rules, gpu.clone(), Access::Random).map_err(refused)?;
+    let tree = if let Some(directory) = directory {
+        check_layout(directory.layout())?;
+        args.reading.report_unused_remote(&args.file);
+        ServedTree::many(directory)
+    } else {
+        args.mirroring.report_unused(&args.file);
+        let archive = Archive::open_with(&args.file, &options, Access::Random, gpu).map_err(refused)?;
+        args.reading.report_unused(&args.file, &archive.info().map_err(refused)?);
+        ServedTree::one(archive)
     };
     let system = |e: std::io::Error| Failure::new(format_args!("{}: {}", args.listen, crate::error::os_explain(&e)));
     let admission = Admission::new(!is_open, args.host.clone()).map_err(system)?;
     let allow_origin = args.allow_origin.clone();
+    let threads = if Location::is_remote(&args.file) { FAR } else { (2 * options.thread_count()).max(LEAST) };
     let mut printed = Ok(());
-    let served = serve(tree, ServeOptions { listen: args.listen, admission, allow_origin }, |url| {
+    let served = serve(tree, ServeOptions { listen: args.listen, admission, allow_origin, threads }, |url| {
         let line = format!("{} is served at {url}", args.file.display());
         printed = writeln!(out, "{}", escaped(&line)).and_then(|()| out.flush());
     });
@@ -45,13 +51,10 @@ pub(super) fn run(args: &args::Serve, out: &mut dyn Write) -> Outcome {
     served.map_err(system)
 }
 
-impl args::Serve {
-    fn check_layout(&self, layout: crate::mirror::Layout) -> Outcome {
-        use crate::mirror::Layout;
-        match layout {
-            Layout::Replace | Layout::Beside => Ok(()),
-            Layout::Flat | Layout::Plain => Err(Failure::usage("only a mount has the layouts flat and plain")),
-        }
+fn check_layout(layout: Layout) -> Outcome {
+    match layout {
+        Layout::Replace | Layout::Beside => Ok(()),
+        Layout::Flat | Layout::Plain => Err(Failure::usage("only a mount has the layouts flat and plain")),
     }
 }
 

@@ -11,7 +11,7 @@ use rustix::fs::FileType;
 use super::Rules;
 use super::candidates::{index_in, stat_container};
 use super::flat::flattened;
-use crate::checksum::BackgroundChecks;
+use crate::checksum::{BackgroundChecks, Threads};
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Container, Input, Options};
 use crate::source::{OpenFiles, Place, Prefix, Seen, Source, Top};
@@ -50,6 +50,8 @@ pub struct Opened {
     pub seen: Seen,
     /// Its checks that run in the background.
     pub checks: BackgroundChecks,
+    /// The threads for its checks: those of all containers, until it is closed.
+    pub threads: Threads,
     /// Why it is broken.
     pub error: Option<Error>,
 }
@@ -85,9 +87,10 @@ impl Containers {
         let verify = if self.top.prefix().is_some() { verify.far() } else { verify };
         let checks = verify.background();
         let pieces = self.options.pieces.renewed();
-        let options = Options { verify, pieces, ..self.options.clone() };
+        let threads = self.options.threads.renewed();
+        let options = Options { verify, pieces, threads: threads.clone(), ..self.options.clone() };
         let (container, error) = format::open_or_explain(&input, &options)?;
-        Ok(Opened { container, input, seen, checks, error })
+        Ok(Opened { container, input, seen, checks, threads, error })
     }
 
     /// The input of [`Containers::open`]: the file or directory at `path`, with its start read.

@@ -1,24 +1,26 @@
 //! The body of a reply: bytes that are known, or a range of a file, read a block at a time when the client takes it.
 #![forbid(unsafe_code)]
 
+use std::fmt;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinError;
 
+use super::budget::{Budget, LEAST};
 use super::tree::Served;
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
+use crate::limits::zeroed;
 
 /// Bytes that are read at a time.
 const BLOCK: u64 = 512 << 10;
 /// A range up to this size is read before the status is sent, so that a broken chunk of an array is an error of its own.
-pub(super) const WHOLE: u64 = 4 << 20;
+const WHOLE: u64 = 4 << 20;
 
 /// The body of a reply.
 #[derive(Debug)]
@@ -27,42 +29,46 @@ pub(super) struct ReplyBody {
     ready: Option<Bytes>,
     /// The rest of a file.
     rest: Option<Rest>,
-    /// Held while the reply is in progress.
-    _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// A range of a file.
-#[derive(Debug)]
 struct Rest {
     file: Served,
     range: Range<u64>,
-    reading: Option<JoinHandle<Result<Bytes>>>,
+    budget: Budget,
+    reading: Option<Reading>,
+}
+
+type Reading = Pin<Box<dyn Future<Output = Result<Result<Bytes>, JoinError>> + Send>>;
+
+impl fmt::Debug for Rest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rest").field("file", &self.file).field("range", &self.range).finish_non_exhaustive()
+    }
 }
 
 impl ReplyBody {
     /// A body of `bytes`.
     pub(super) fn of(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
-        let ready = (!bytes.is_empty()).then_some(bytes);
-        Self { ready, rest: None, _permit: None }
+        Self { ready: (!bytes.is_empty()).then_some(bytes), rest: None }
     }
 
     /// A body of the bytes of `file` in `range`. Reads the first of them, so that an error there is an error of the request.
     ///
     /// # Errors
     /// As [`Served::read`].
-    pub(super) fn reading(file: Served, range: Range<u64>) -> Result<Self> {
+    pub(super) fn reading(file: Served, range: Range<u64>, budget: &Budget) -> Result<Self> {
         let len = range.end - range.start;
-        let first = if len <= WHOLE { range.clone() } else { range.start..range.start + BLOCK };
-        let bytes = block(&file, &first)?;
-        let left = first.end..range.end;
-        let rest = (!left.is_empty()).then_some(Rest { file, range: left, reading: None });
+        let room = budget.room(if len <= WHOLE { len } else { BLOCK });
+        let first = range.start..range.start + room.len();
+        let bytes = room.filled(|buffer| file.read(first.start, buffer))?;
+        if len <= WHOLE {
+            check(&file, first.end..range.end)?;
+        }
+        let range = first.end..range.end;
+        let rest = (!range.is_empty()).then(|| Rest { file, range, budget: budget.clone(), reading: None });
         Ok(Self { rest, ..Self::of(bytes) })
-    }
-
-    /// Keeps `permit` until the body is sent or dropped.
-    pub(super) fn holding(self, permit: OwnedSemaphorePermit) -> Self {
-        Self { _permit: Some(permit), ..self }
     }
 
     /// The length in bytes.
@@ -72,10 +78,25 @@ impl ReplyBody {
     }
 }
 
-fn block(file: &Served, range: &Range<u64>) -> Result<Bytes> {
-    let mut buffer = crate::limits::zeroed(range.end - range.start, "block of a reply")?;
-    file.read(range.start, &mut buffer)?;
-    Ok(buffer.into())
+/// Reads `range` of `file` for its errors alone.
+fn check(file: &Served, range: Range<u64>) -> Result<()> {
+    let mut scratch = zeroed(LEAST.min(range.end - range.start), "block of a reply")?;
+    let mut at = range.start;
+    while at < range.end {
+        let len = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(scratch.len());
+        file.read(at, scratch.get_mut(..len).unwrap_or_default())?;
+        at += to_u64(len);
+    }
+    Ok(())
+}
+
+impl Rest {
+    /// Starts to read the next block.
+    fn read(&self) -> Reading {
+        let (file, at) = (self.file.clone(), self.range.start);
+        let room = self.budget.room(BLOCK.min(self.range.end - at));
+        Box::pin(self.budget.clone().run(move || room.filled(|buffer| file.read(at, buffer))))
+    }
 }
 
 impl Body for ReplyBody {
@@ -86,29 +107,21 @@ impl Body for ReplyBody {
         if let Some(bytes) = self.ready.take() {
             return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }
-        let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
-        let reading = rest.reading.get_or_insert_with(|| {
-            let range = rest.range.start..rest.range.end.min(rest.range.start + BLOCK);
-            let file = rest.file.clone();
-            spawn_blocking(move || block(&file, &range))
-        });
-        let read = ready!(Pin::new(reading).poll(cx));
-        rest.reading = None;
-        let bytes = match read {
-            Ok(Ok(bytes)) => bytes,
-            Ok(Err(e)) => {
-                tracing::warn!("{}: {e}", rest.file.name);
-                self.rest = None;
-                return Poll::Ready(Some(Err(e)));
-            }
-            Err(e) => {
-                self.rest = None;
-                return Poll::Ready(Some(Err(Error::io(e.into(), "reply"))));
-            }
+        let Some(mut rest) = self.rest.take() else { return Poll::Ready(None) };
+        let mut reading = rest.reading.take().unwrap_or_else(|| rest.read());
+        let Poll::Ready(read) = reading.as_mut().poll(cx) else {
+            rest.reading = Some(reading);
+            self.rest = Some(rest);
+            return Poll::Pending;
         };
+        let read = read.unwrap_or_else(|e| Err(Error::io(e.into(), "reply")));
+        if let Err(e) = &read {
+            tracing::warn!("{}: {e}; the reply ends early", rest.file.path);
+        }
+        let bytes = read?;
         rest.range.start += to_u64(bytes.len());
-        if rest.range.is_empty() {
-            self.rest = None;
+        if !rest.range.is_empty() {
+            self.rest = Some(rest);
         }
         Poll::Ready(Some(Ok(Frame::data(bytes))))
     }

@@ -8,16 +8,17 @@ use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::{Method, StatusCode};
 
 use super::body::ReplyBody;
-use super::reply::{Reply, empty, failed, refused, reply, set};
+use super::budget::Budget;
+use super::reply::{Reply, empty, failed_at, refused, reply, set};
 use super::tree::Served;
 
 /// Answers `method`, which is GET or HEAD, for `file`.
-pub(super) fn answer(method: &Method, headers: &HeaderMap, file: Served) -> Reply {
+pub(super) fn answer(method: &Method, headers: &HeaderMap, file: Served, budget: &Budget) -> Reply {
     let (tag, mtime) = (format!("\"{:032x}\"", file.tag), file.mtime);
     let len = file.len;
     let mut answer = match conditions(headers, &tag, mtime) {
         Some(status) => empty(status),
-        None => bytes(method, headers, file, &tag),
+        None => bytes(method, headers, file, &tag, budget),
     };
     set(&mut answer, header::ACCEPT_RANGES, "bytes");
     if answer.status() == StatusCode::RANGE_NOT_SATISFIABLE {
@@ -32,8 +33,8 @@ pub(super) fn answer(method: &Method, headers: &HeaderMap, file: Served) -> Repl
     answer
 }
 
-fn bytes(method: &Method, headers: &HeaderMap, file: Served, tag: &str) -> Reply {
-    let (whole, mtime) = (0..file.len, file.mtime);
+fn bytes(method: &Method, headers: &HeaderMap, file: Served, tag: &str, budget: &Budget) -> Reply {
+    let (whole, mtime, path) = (0..file.len, file.mtime, file.path.clone());
     let kind = content_type(&file.name);
     let is_for_this = text(headers, &header::IF_RANGE).is_none_or(|of| of == tag || is_same_time(of, mtime));
     let asked = text(headers, &header::RANGE).filter(|_| is_for_this && method == Method::GET);
@@ -44,10 +45,11 @@ fn bytes(method: &Method, headers: &HeaderMap, file: Served, tag: &str) -> Reply
             return refused(StatusCode::RANGE_NOT_SATISFIABLE, "the range is past the end of the file");
         }
     };
-    let body = if method == Method::HEAD { Ok(ReplyBody::of("")) } else { ReplyBody::reading(file, range.clone()) };
+    let body =
+        if method == Method::HEAD { Ok(ReplyBody::of("")) } else { ReplyBody::reading(file, range.clone(), budget) };
     let mut answer = match body {
         Ok(body) => reply(status, kind, body),
-        Err(e) => return failed(&e),
+        Err(e) => return failed_at(&path, &e),
     };
     set(&mut answer, header::CONTENT_LENGTH, &(range.end - range.start).to_string());
     if status == StatusCode::PARTIAL_CONTENT {
@@ -101,8 +103,8 @@ fn conditions(headers: &HeaderMap, tag: &str, mtime: i64) -> Option<StatusCode> 
         let own = |other: &str| other == "*" || other == tag || (weak && other.strip_prefix("W/") == Some(tag));
         list.split(',').any(|other| own(other.trim()))
     };
-    if let Some(list) = text(headers, &header::IF_MATCH) {
-        if !names(list, false) {
+    if let Some(list) = list(headers, &header::IF_MATCH) {
+        if !names(&list, false) {
             return Some(StatusCode::PRECONDITION_FAILED);
         }
     } else if let Some(since) = date(headers, &header::IF_UNMODIFIED_SINCE)
@@ -110,8 +112,8 @@ fn conditions(headers: &HeaderMap, tag: &str, mtime: i64) -> Option<StatusCode> 
     {
         return Some(StatusCode::PRECONDITION_FAILED);
     }
-    let is_known = match text(headers, &header::IF_NONE_MATCH) {
-        Some(list) => names(list, true),
+    let is_known = match list(headers, &header::IF_NONE_MATCH) {
+        Some(list) => names(&list, true),
         None => date(headers, &header::IF_MODIFIED_SINCE).is_some_and(|since| time(mtime) <= since),
     };
     is_known.then_some(StatusCode::NOT_MODIFIED)
@@ -123,6 +125,12 @@ fn is_same_time(header: &str, mtime: i64) -> bool {
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
+}
+
+/// The values of a header that may be sent in parts.
+fn list(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let parts: Vec<_> = headers.get_all(name).iter().filter_map(|part| part.to_str().ok()).collect();
+    (!parts.is_empty()).then(|| parts.join(","))
 }
 
 fn date(headers: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {

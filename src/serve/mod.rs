@@ -2,13 +2,15 @@
 //!
 //! A request is admitted ([`admission`]), its path resolved in the tree ([`tree`]), and answered with a file ([`file`]) or a
 //! directory ([`listing`]). Waiting for clients is asynchronous; opening, decoding and waiting for servers is not, and runs
-//! on the threads of the runtime for blocking work, a block of a body at a time: a slow client occupies no thread.
+//! on other threads, a block of a body at a time: a slow client occupies no thread ([`budget`]).
 //!
-//! Limits: connections, header size and time, replies in progress, and the time that a client may stall.
+//! Limits: connections, header size and time ([`connection`]), requests at once and the bytes of replies ([`budget`]), and
+//! how slow a client may be ([`stall`]).
 #![forbid(unsafe_code)]
 
 mod admission;
 mod body;
+mod budget;
 mod connection;
 mod file;
 mod listing;
@@ -27,9 +29,6 @@ use tokio::net::TcpListener;
 pub use admission::Admission;
 pub use tree::ServedTree;
 
-/// Threads that wait for files, decoders and servers.
-const BLOCKING: usize = 64;
-
 /// Where and for whom a tree is served.
 #[derive(Debug)]
 pub struct ServeOptions {
@@ -39,6 +38,8 @@ pub struct ServeOptions {
     pub admission: Admission,
     /// The origin whose pages may read replies (CORS), or `*`; `None` for the same origin only.
     pub allow_origin: Option<String>,
+    /// Requests that are answered at once, each on a thread that waits for files, decoders and servers; others wait.
+    pub threads: usize,
 }
 
 /// Serves `tree` until SIGTERM or SIGINT, then lets replies in progress end for up to ten seconds. Calls `ready` with the
@@ -49,16 +50,16 @@ pub struct ServeOptions {
 pub fn serve(tree: ServedTree, options: ServeOptions, ready: impl FnOnce(&str)) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
-        .max_blocking_threads(BLOCKING)
+        .max_blocking_threads(options.threads)
         .thread_name("fzmfs-serve")
         .enable_all()
         .build()?;
-    let ServeOptions { listen, admission, allow_origin } = options;
+    let ServeOptions { listen, admission, allow_origin, threads } = options;
     let served = runtime.block_on(async {
         let listener = TcpListener::bind(listen).await?;
         let address = listener.local_addr()?;
         let url = format!("http://{address}{}", admission.prefix());
-        let handler = Arc::new(request::Handler::new(tree, admission, allow_origin));
+        let handler = Arc::new(request::Handler::new(tree, admission, allow_origin, threads));
         ready(&url);
         connection::accept(listener, handler).await
     });

@@ -39,17 +39,25 @@ pub(super) fn refused(status: StatusCode, why: &str) -> Reply {
     reply(status, "application/json", ReplyBody::of(json!({ "error": why }).to_string()))
 }
 
-/// The reply for an entry that cannot be served: 404 only where there is none, so that no client takes a broken chunk for
-/// a missing one.
+/// The reply for an entry that cannot be served: 404 only where there is none, and never 403, which to some clients is the
+/// same: so that none takes a broken chunk for a missing one.
 pub(super) fn failed(error: &Error) -> Reply {
     let status = match error.kind() {
         Kind::NotFound => StatusCode::NOT_FOUND,
         Kind::Io(io) if io.kind() == std::io::ErrorKind::NotFound => StatusCode::NOT_FOUND,
-        Kind::Io(io) if io.kind() == std::io::ErrorKind::PermissionDenied => StatusCode::FORBIDDEN,
         Kind::NoRoom { .. } => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
     refused(status, &error.explain())
+}
+
+/// As [`failed`], for the entry at `path`; the log tells of what is broken.
+pub(super) fn failed_at(path: &str, error: &Error) -> Reply {
+    let reply = failed(error);
+    if reply.status().is_server_error() {
+        tracing::warn!("{path}: {error}");
+    }
+    reply
 }
 
 /// Sets a header to a value that may come from a container: what no header can hold is left out.

@@ -6,17 +6,14 @@ use std::sync::Arc;
 
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap};
-use hyper::{Method, Request, StatusCode};
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
+use hyper::http::request::Parts;
+use hyper::{Method, Request, StatusCode, Uri};
 
 use super::admission::Admission;
-use super::reply::{Reply, empty, failed, refused, set};
+use super::budget::Budget;
+use super::reply::{Reply, empty, failed_at, refused, set};
 use super::tree::{Resource, ServedTree};
 use super::{file, listing, url_path};
-
-/// Replies in progress.
-const REPLIES: usize = 128;
 
 /// Answers requests.
 #[derive(Debug)]
@@ -24,47 +21,63 @@ pub(super) struct Handler {
     tree: ServedTree,
     admission: Admission,
     allow_origin: Option<String>,
-    replies: Arc<Semaphore>,
+    budget: Budget,
 }
 
 impl Handler {
-    pub(super) fn new(tree: ServedTree, admission: Admission, allow_origin: Option<String>) -> Self {
-        Self { tree, admission, allow_origin, replies: Arc::new(Semaphore::new(REPLIES)) }
+    /// Answers on `threads` threads at a time.
+    pub(super) fn new(tree: ServedTree, admission: Admission, allow_origin: Option<String>, threads: usize) -> Self {
+        Self { tree, admission, allow_origin, budget: Budget::new(threads) }
     }
 
     /// Answers `request`.
     pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Reply, Infallible> {
-        let permit = self.replies.clone().acquire_owned().await;
-        let handler = self.clone();
         let (parts, _) = request.into_parts();
-        let answer = spawn_blocking(move || handler.find(&parts.method, parts.uri.path(), &parts.headers)).await;
-        let mut answer = answer.unwrap_or_else(|_| {
-            refused(StatusCode::INTERNAL_SERVER_ERROR, "the request failed, which is a bug of fzmfs; please report it")
-        });
+        let mut answer = match self.at_once(&parts.method, &parts.uri, &parts.headers) {
+            Some(answer) => answer,
+            None => self.found(parts).await,
+        };
         self.cross_origin(&mut answer);
-        let Ok(permit) = permit else { return Ok(answer) };
-        Ok(answer.map(|body| body.holding(permit)))
+        Ok(answer)
     }
 
-    fn find(&self, method: &Method, path: &str, headers: &HeaderMap) -> Reply {
-        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-        if !host.is_some_and(|host| self.admission.is_own(host)) {
-            return refused(StatusCode::MISDIRECTED_REQUEST, "not a name of this server; --host NAME adds one");
-        }
-        let Some(path) = self.admission.below(path) else {
-            return refused(StatusCode::NOT_FOUND, "the address lacks the secret path that fzmfs serve has printed");
+    /// The reply to a request that is not for the tree, or needs nothing of it.
+    fn at_once(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Reply> {
+        let mut hosts = headers.get_all(header::HOST).iter();
+        let (host, more) = (hosts.next().and_then(|host| host.to_str().ok()), hosts.next());
+        let Some(host) = host.filter(|_| more.is_none()) else {
+            return Some(refused(StatusCode::BAD_REQUEST, "one header Host is needed"));
         };
-        if method == Method::OPTIONS {
-            let mut answer = empty(StatusCode::NO_CONTENT);
-            answer.headers_mut().remove(header::CONTENT_LENGTH);
-            set(&mut answer, header::ALLOW, ALLOWED);
-            return answer;
+        let absolute = uri.authority().map_or(host, |authority| authority.as_str());
+        if !self.admission.is_own(host) || !self.admission.is_own(absolute) {
+            return Some(refused(StatusCode::MISDIRECTED_REQUEST, "not a name of this server; --host NAME adds one"));
         }
-        if method != Method::GET && method != Method::HEAD {
-            let mut answer = refused(StatusCode::METHOD_NOT_ALLOWED, "read-only");
-            set(&mut answer, header::ALLOW, ALLOWED);
-            return answer;
+        if self.admission.below(uri.path()).is_none() {
+            let why = "the address lacks the secret path that fzmfs serve has printed";
+            return Some(refused(StatusCode::NOT_FOUND, why));
         }
+        if method == Method::GET || method == Method::HEAD {
+            return None;
+        }
+        let is_question = method == Method::OPTIONS;
+        let mut answer =
+            if is_question { empty(StatusCode::OK) } else { refused(StatusCode::METHOD_NOT_ALLOWED, "read-only") };
+        set(&mut answer, header::ALLOW, ALLOWED);
+        Some(answer)
+    }
+
+    async fn found(self: &Arc<Self>, Parts { method, uri, headers, .. }: Parts) -> Reply {
+        let me = self.clone();
+        let found = self.budget.clone().run(move || me.find(&method, uri.path(), &headers)).await;
+        found.unwrap_or_else(|_| {
+            let why = "the request failed, which is a bug of fzmfs; please report it";
+            refused(StatusCode::INTERNAL_SERVER_ERROR, why)
+        })
+    }
+
+    /// Answers GET or HEAD from the tree.
+    fn find(&self, method: &Method, full: &str, headers: &HeaderMap) -> Reply {
+        let path = self.admission.below(full).unwrap_or_default();
         let Some(decoded) = url_path::decoded(path) else {
             return refused(StatusCode::NOT_FOUND, "no entry can have this path");
         };
@@ -72,17 +85,18 @@ impl Handler {
             Ok(Resource::File(found)) if path.ends_with('/') => {
                 refused(StatusCode::NOT_FOUND, &format!("{} is not a directory", found.name))
             }
-            Ok(Resource::File(found)) => file::answer(method, headers, found),
-            Ok(Resource::Directory(_)) if !path.is_empty() && !path.ends_with('/') => self.redirect(path),
+            Ok(Resource::File(found)) => file::answer(method, headers, found, &self.budget),
+            Ok(Resource::Directory(_)) if !full.ends_with('/') => self.redirect(path),
             Ok(Resource::Directory(entries)) => listing::answer(method, headers, &decoded, &entries),
-            Err(e) => failed(&e),
+            Err(e) => failed_at(&decoded, &e),
         }
     }
 
     /// To the directory `path` with a slash, so that relative links in its page lead below it.
     fn redirect(&self, path: &str) -> Reply {
         let mut answer = empty(StatusCode::MOVED_PERMANENTLY);
-        set(&mut answer, header::LOCATION, &format!("{}{path}/", self.admission.prefix()));
+        let slash = if path.is_empty() { "" } else { "/" };
+        set(&mut answer, header::LOCATION, &format!("{}{path}{slash}", self.admission.prefix()));
         answer
     }
 

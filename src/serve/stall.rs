@@ -1,4 +1,4 @@
-//! Notices a client that takes nothing of its reply, which would hold memory and a place for ever.
+//! Notices a client that takes next to nothing of its reply, which would hold memory and a place for ever.
 #![forbid(unsafe_code)]
 
 use std::io::{self, IoSlice};
@@ -11,20 +11,24 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::sleep;
 
-/// How long a client may take nothing.
-const STALL: Duration = Duration::from_secs(60);
+use crate::bytes::to_u64;
 
-/// Writes to a client so far, times two; odd while one waits for it.
+/// How long a client may take less than [`LEAST`].
+const STALL: Duration = Duration::from_secs(60);
+/// Bytes of a reply.
+const LEAST: u64 = 16 << 10;
+
+/// Bytes that a client has taken, times two; odd while a write waits for it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stalled(Arc<AtomicU64>);
 
 impl Stalled {
-    /// Returns when one write has waited for at least [`STALL`].
+    /// Returns when writes wait for a client that has taken less than [`LEAST`] in [`STALL`].
     pub(super) async fn wait(self) {
         let mut last = 0;
         loop {
             let now = self.0.load(Ordering::Relaxed);
-            if now == last && now % 2 == 1 {
+            if now % 2 == 1 && last % 2 == 1 && now - last < 2 * LEAST {
                 return;
             }
             last = now;
@@ -32,10 +36,14 @@ impl Stalled {
         }
     }
 
-    fn note<T>(&self, written: &Poll<T>) {
-        let now = self.0.load(Ordering::Relaxed);
+    fn note(&self, written: &Poll<io::Result<usize>>) {
+        let now = self.0.load(Ordering::Relaxed) & !1;
         // Only the task of the connection writes.
-        self.0.store(if written.is_pending() { now | 1 } else { (now | 1) + 1 }, Ordering::Relaxed);
+        let now = match written {
+            Poll::Pending => now | 1,
+            Poll::Ready(written) => now + 2 * written.as_ref().map_or(0, |n| to_u64(*n)),
+        };
+        self.0.store(now, Ordering::Relaxed);
     }
 }
 
@@ -101,20 +109,23 @@ mod tests {
     }
 
     #[test]
-    fn only_a_write_that_waits_on_and_on_is_a_stall() {
+    fn only_a_client_that_takes_next_to_nothing_of_a_reply_is_a_stall() {
         run(async {
             let (near, mut far) = duplex(4);
             let stalled = Stalled::default();
             let mut near = Watched::new(near, stalled.clone());
             // Nothing to send: idle is no stall.
             assert!(timeout(10 * STALL, stalled.clone().wait()).await.is_err());
-            let writer = tokio::spawn(async move { near.write_all(&[0; 64]).await });
+            let writer = tokio::spawn(async move { near.write_all(&vec![0; 8 * LEAST as usize]).await });
             // Slow, but it takes something.
-            for _ in 0..8 {
-                assert!(timeout(STALL - STALL / 8, stalled.clone().wait()).await.is_err());
-                far.read_exact(&mut [0; 4]).await.unwrap();
+            let waiting = tokio::spawn(stalled.wait());
+            for _ in 0..4 {
+                far.read_exact(&mut vec![0; LEAST as usize]).await.unwrap();
+                sleep(STALL / 8 * 7).await;
             }
-            timeout(3 * STALL, stalled.wait()).await.unwrap();
+            assert!(!waiting.is_finished());
+            far.read_exact(&mut [0; 4]).await.unwrap();
+            timeout(3 * STALL, waiting).await.unwrap().unwrap();
             writer.abort();
         });
     }

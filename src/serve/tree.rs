@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 use rustix::fs::FileType;
@@ -30,8 +30,11 @@ pub struct ServedTree(Root);
 #[derive(Debug)]
 enum Root {
     One(Archive),
-    Many(Directory, Mutex<LruCache<PathBuf, (Seen, Archive)>>),
+    Many(Box<Directory>, Mutex<Open>),
 }
+
+/// Containers used last, each opened by one request while others wait.
+type Open = LruCache<PathBuf, Arc<Mutex<Option<(Seen, Archive)>>>>;
 
 /// An entry of the tree.
 #[derive(Debug)]
@@ -63,24 +66,32 @@ pub(super) struct Served {
     pub(super) tag: u128,
     /// The last component of its path.
     pub(super) name: String,
+    /// Its path in the tree, for the log.
+    pub(super) path: String,
 }
 
 #[derive(Debug, Clone)]
 enum Bytes {
-    Decoded(File),
-    Passed(std::sync::Arc<Passed>),
+    Decoded(Archive, File),
+    Passed(Arc<Passed>, Seen),
 }
 
 impl Served {
     /// Fills `buffer` from `offset`.
     ///
     /// # Errors
-    /// As [`File::read_exact_at`]; [`Kind::Changed`] if a file that is passed through has become shorter.
+    /// As [`File::read_exact_at`]; [`Kind::Changed`] if it is not the version any more that was opened.
     pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         match &self.bytes {
-            Bytes::Decoded(file) => file.read_exact_at(offset, buffer),
-            Bytes::Passed(file) if file.read_full(buffer, offset)? == buffer.len() => Ok(()),
-            Bytes::Passed(_) => Err(Error::new(Kind::Changed, "file")),
+            Bytes::Decoded(archive, file) => {
+                file.read_exact_at(offset, buffer)?;
+                archive.container().unchanged()
+            }
+            Bytes::Passed(file, seen) => {
+                let is_full = file.read_full(buffer, offset)? == buffer.len();
+                let is_same = is_full && file.seen()?.version() == seen.version();
+                is_same.then_some(()).ok_or_else(|| Error::new(Kind::Changed, "file"))
+            }
         }
     }
 }
@@ -93,7 +104,7 @@ impl ServedTree {
 
     /// The tree of a directory of containers.
     pub fn many(directory: Directory) -> Self {
-        Self(Root::Many(directory, Mutex::new(LruCache::new(OPEN))))
+        Self(Root::Many(Box::new(directory), Mutex::new(LruCache::new(OPEN))))
     }
 
     /// Resolves `path`, which is relative to the root.
@@ -102,15 +113,16 @@ impl ServedTree {
     /// [`Kind::NotFound`]; otherwise the entry is broken.
     pub(super) fn resolve(&self, path: &str) -> Result<Resource> {
         match &self.0 {
-            Root::One(archive) => entry(archive, path),
+            Root::One(archive) => entry(archive, path, path),
             Root::Many(directory, open) => below(directory, open, path),
         }
     }
 }
 
-/// An entry of a container.
-fn entry(archive: &Archive, path: &str) -> Result<Resource> {
-    let entry = archive.entry(path)?;
+/// The entry `inner` of a container, at `path` in the tree.
+fn entry(archive: &Archive, inner: &str, path: &str) -> Result<Resource> {
+    archive.container().unchanged()?;
+    let entry = archive.entry(inner)?;
     if entry.kind() == EntryKind::Directory {
         let listed = |entry: crate::archive::Entry| Listed {
             name: entry.name().to_owned(),
@@ -122,13 +134,15 @@ fn entry(archive: &Archive, path: &str) -> Result<Resource> {
     let file = entry.open()?;
     let source = archive.container().sources().into_iter().next();
     let (mtime, _) = source.map_or((0, 0), |source| source.mtime());
-    let tag = xxh3_128(format!("{}\0{}\0{path}", archive.path().display(), archive.identity()).as_bytes());
-    let (name, len) = (entry.name().to_owned(), file.len());
-    Ok(Resource::File(Served { bytes: Bytes::Decoded(file), len, mtime, tag, name }))
+    // What is shown depends on the options too, which its description has, and on the version of fzmfs.
+    let version = format!("{archive:?}\0{}\0{}\0{inner}", archive.identity(), env!("CARGO_PKG_VERSION"));
+    let (name, path, len) = (entry.name().to_owned(), path.to_owned(), file.len());
+    let bytes = Bytes::Decoded(archive.clone(), file);
+    Ok(Resource::File(Served { bytes, len, mtime, tag: xxh3_128(version.as_bytes()), name, path }))
 }
 
 /// An entry of a directory of containers.
-fn below(directory: &Directory, open: &Mutex<LruCache<PathBuf, (Seen, Archive)>>, path: &str) -> Result<Resource> {
+fn below(directory: &Directory, open: &Mutex<Open>, path: &str) -> Result<Resource> {
     let node = followed(directory, path)?;
     match &node.kind {
         NodeKind::Dir => {
@@ -140,13 +154,13 @@ fn below(directory: &Directory, open: &Mutex<LruCache<PathBuf, (Seen, Archive)>>
             let seen = file.seen()?;
             let version = seen.version().map(u64::to_le_bytes).concat();
             let tag = xxh3_128(&[&version, path.as_bytes()].concat());
-            let (len, mtime, name) = (seen.size, seen.mtime.0, name(&node.shown));
-            Ok(Resource::File(Served { bytes: Bytes::Passed(file.into()), len, mtime, tag, name }))
+            let (len, mtime, name, path) = (seen.size, seen.mtime.0, name(&node.shown), path.to_owned());
+            Ok(Resource::File(Served { bytes: Bytes::Passed(file.into(), seen), len, mtime, tag, name, path }))
         }
         NodeKind::Other => Err(Error::unsupported("not a regular file", "file")),
         NodeKind::Container(inner) => {
             let archive = opened(directory, open, &node)?;
-            entry(&archive, inner)
+            entry(&archive, inner, path)
         }
     }
 }
@@ -195,16 +209,18 @@ fn joined(mut dir: PathBuf, target: &Path) -> PathBuf {
     dir
 }
 
-/// The container at `node`, from those that are open if it is the same version.
-fn opened(directory: &Directory, open: &Mutex<LruCache<PathBuf, (Seen, Archive)>>, node: &Node) -> Result<Archive> {
-    if let Some((seen, archive)) = lock(open).get(&node.file)
+/// The container at `node`: the one that is open if it is the same version.
+fn opened(directory: &Directory, open: &Mutex<Open>, node: &Node) -> Result<Archive> {
+    let place = lock(open).get_or_insert(node.file.clone(), Arc::default).clone();
+    let mut place = lock(&place);
+    if let Some((seen, archive)) = &*place
         && seen.version() == node.seen.version()
         && archive.container().unchanged().is_ok()
     {
         return Ok(archive.clone());
     }
     let archive = directory.open_container(node)?;
-    lock(open).put(node.file.clone(), (node.seen.clone(), archive.clone()));
+    *place = Some((node.seen.clone(), archive.clone()));
     Ok(archive)
 }
 

@@ -226,7 +226,7 @@ pub(super) struct Serve {
     /// A name of this server, if clients do not use its address; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(super) host: Vec<String>,
-    /// Let the pages of this origin read, as in https://viewer.example, or those of all: *
+    /// Let the pages of this origin (scheme, name and port) read replies, or those of all: *
     #[arg(long, value_name = "ORIGIN")]
     pub(super) allow_origin: Option<String>,
     #[command(flatten)]

@@ -1,0 +1,144 @@
+//! What all replies together take: threads that wait, and memory for bytes that clients have not taken yet.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{JoinError, spawn_blocking};
+
+use crate::error::Result;
+use crate::limits::zeroed;
+use crate::wanted::Wanted;
+
+/// Bytes that a reply reads at a time, whatever the others have taken.
+pub(super) const LEAST: u64 = 16 << 10;
+/// Bytes of all replies above that.
+const MEMORY: usize = 64 << 20;
+
+/// What all replies together take. Clones share it.
+#[derive(Debug, Clone)]
+pub(super) struct Budget {
+    threads: Arc<Semaphore>,
+    memory: Arc<Semaphore>,
+}
+
+/// Gives work up when its client has gone.
+struct Caller(Wanted);
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
+}
+
+/// Memory for the bytes of a reply, returned when they are sent or dropped.
+#[derive(Debug)]
+pub(super) struct Room {
+    len: u64,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+/// Bytes in their room.
+struct Held {
+    bytes: Vec<u8>,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Budget {
+    /// For work on `threads` threads.
+    pub(super) fn new(threads: usize) -> Self {
+        Self { threads: Arc::new(Semaphore::new(threads)), memory: Arc::new(Semaphore::new(MEMORY)) }
+    }
+
+    /// Runs `work`, which may wait for files, servers and decoders, on a thread for that, once one is free. Gives it up
+    /// if the future is dropped.
+    ///
+    /// # Errors
+    /// If it panics.
+    pub(super) async fn run<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, JoinError> {
+        let permit = self.threads.acquire_owned().await;
+        let caller = Caller(Wanted::default());
+        let wanted = caller.0.clone();
+        spawn_blocking(move || {
+            let done = wanted.within(work);
+            drop(permit);
+            done
+        })
+        .await
+    }
+
+    /// Room for `len` bytes, or, if others have taken too much, for fewer, but at least [`LEAST`] of them: so that no
+    /// number of slow clients keeps others from their replies.
+    pub(super) fn room(&self, len: u64) -> Room {
+        let some = u32::try_from(len).ok().filter(|_| len > LEAST);
+        let permit = some.and_then(|len| self.memory.clone().try_acquire_many_owned(len).ok());
+        let len = if permit.is_some() { len } else { len.min(LEAST) };
+        Room { len, permit }
+    }
+}
+
+impl Room {
+    /// The bytes that it is for.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Bytes that `read` fills.
+    ///
+    /// # Errors
+    /// Errors of `read`.
+    pub(super) fn filled(self, read: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Bytes> {
+        let mut bytes = zeroed(self.len, "block of a reply")?;
+        read(&mut bytes)?;
+        Ok(Bytes::from_owner(Held { bytes, _permit: self.permit }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_get_less_room_but_never_none() {
+        let budget = Budget::new(1);
+        let all = budget.room(MEMORY as u64);
+        assert_eq!(all.len(), MEMORY as u64);
+        assert_eq!((budget.room(1 << 20).len(), budget.room(5).len()), (LEAST, 5));
+        let bytes = all.filled(|_| Ok(())).unwrap();
+        let part = bytes.slice(..3);
+        drop(bytes);
+        assert_eq!(budget.room(1 << 20).len(), LEAST);
+        drop(part);
+        assert_eq!(budget.room(1 << 20).len(), 1 << 20);
+    }
+
+    #[test]
+    fn work_of_a_client_that_has_gone_is_given_up_and_its_place_is_free() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let budget = Budget::new(1);
+            let (started, has_started) = tokio::sync::oneshot::channel();
+            let work = tokio::spawn(budget.clone().run(move || {
+                started.send(()).unwrap();
+                while !Wanted::current().unwrap().is_given_up() {
+                    std::thread::yield_now();
+                }
+            }));
+            has_started.await.unwrap();
+            let waiting = tokio::spawn(budget.clone().run(|| panic!("nobody waits for it")));
+            waiting.abort();
+            work.abort();
+            assert_eq!(budget.run(|| 3).await.unwrap(), 3);
+        });
+    }
+}
