@@ -62,6 +62,8 @@ pub static FORMATS: &[Format] = &[fzm::FORMAT, zstd::FORMAT, ztensor::FORMAT, zx
 
 /// The file that makes a directory a container: a sparse Blosc2 frame.
 pub const INDEX: &str = blosc2::INDEX;
+/// The file that makes a directory on this machine one, if it has none of those: a store of Blosc2 frames.
+pub const STORE: &str = blosc2::STORE;
 
 /// Memory for an object on a server that is opened by itself.
 const NEARBY: u64 = 64 << 20;

@@ -1,10 +1,11 @@
-//! Candidates for containers in a directory: a file, or a directory with the index of a sparse frame.
+//! Candidates for containers in a directory: a file, or a directory with the index of a sparse frame or of a store.
 //!
-//! A container that is a directory has the version of its index, which is written on every change; its readers are the
-//! users who may read all of its files.
+//! A sparse frame has the version of its index, which is written on every change; a store that of all its files. Their
+//! readers are the users who may read all of their files.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
+use std::path::PathBuf;
 
 use rustix::fs::FileType;
 
@@ -36,7 +37,14 @@ fn index(dir: &Below, name: &OsStr) -> Result<Seen> {
 
 /// Looks at the container that is the directory `dir`.
 pub(super) fn index_in(dir: &Below) -> Result<Seen> {
-    Ok(dir.stat(OsStr::new(format::INDEX))?.within(&dir.stat_itself()?))
+    let index = match dir.stat(OsStr::new(format::INDEX)) {
+        Err(e) if e.errno() == libc::ENOENT && !dir.is_far() => {
+            let store = dir.stat(OsStr::new(format::STORE))?;
+            store.with_all_below(&*dir.readable(PathBuf::new())?)?
+        }
+        index => index?,
+    };
+    Ok(index.within(&dir.stat_itself()?))
 }
 
 /// The users who may read an open container: all its files, including the state it was `found` with.
@@ -48,4 +56,30 @@ pub fn who_may_read(container: &dyn Container, found: &Seen) -> Result<Rights> {
     let sources = container.sources();
     let rights = sources.iter().try_fold(found.rights, |rights, source| Ok(and(rights, source.rights()?)))?;
     container.folder().map_or(Ok(rights), |folder| folder.rights(rights))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Top;
+    use std::fs;
+
+    #[test]
+    fn a_store_has_another_version_when_any_of_its_files_has() {
+        let tmp = tempfile::tempdir().unwrap();
+        let store = tmp.path().join("x.b2d");
+        fs::create_dir_all(store.join("a")).unwrap();
+        fs::write(store.join(format::STORE), b"index").unwrap();
+        fs::write(store.join("a/leaf"), b"leaf").unwrap();
+        let top = Top::open(tmp.path()).unwrap();
+        let (around, name) = top.around("x.b2d".as_ref()).unwrap();
+        let version = || stat_container(&around, name).unwrap().version();
+        assert!(is_candidate(&around, name, FileType::Directory));
+        let first = version();
+        assert_eq!(version(), first);
+        fs::write(store.join("a/leaf"), b"other").unwrap();
+        let second = version();
+        fs::write(store.join("a/new"), b"").unwrap();
+        assert!(first != second && version() != second && version() != first);
+    }
 }

@@ -15,12 +15,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, fcntl_setfl, fstat, openat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fcntl_setfl, fstat, openat, statat};
 use rustix::io::Errno;
 
 use super::identity::Identity;
 use super::{Rights, Seen};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
+
+/// Maximum depth of directories below one.
+const DEPTH: u64 = 64;
 
 /// An open directory.
 #[derive(Debug)]
@@ -112,6 +115,65 @@ impl Dir {
         self.open_in(name, Links::Refused)
     }
 
+    /// The names of all regular files and directories below it, unordered: those of directories end with `/`, and its
+    /// own is `/`. Symbolic links are no files.
+    ///
+    /// # Errors
+    /// From getdents(2); [`crate::error::Kind::TooLarge`] if directories are nested too deeply.
+    pub fn names_below(&self, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        each(b"/")?;
+        list(self.fd(), b"", DEPTH, each)
+    }
+
+    /// The directory that `name`, a path below this one, is in, unless it is this one; and its name there, which is
+    /// empty for this one itself.
+    fn around_below<'a>(&self, name: &'a OsStr) -> Result<(Option<OwnedFd>, &'a OsStr)> {
+        let path = name.as_bytes().strip_suffix(b"/").unwrap_or(name.as_bytes());
+        let mut parts = path.split(|&byte| byte == b'/').map(OsStr::from_bytes);
+        let last = parts.next_back().unwrap_or_default();
+        let mut dir: Option<OwnedFd> = None;
+        for part in parts {
+            plain(part)?;
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let from = dir.as_ref().map_or_else(|| self.fd(), AsFd::as_fd);
+            dir = Some(openat(from, part, flags, Mode::empty()).map_err(refused)?);
+        }
+        if dir.is_some() || !last.is_empty() {
+            plain(last)?;
+        }
+        Ok((dir, last))
+    }
+
+    /// Opens the regular file `name`, a path below this directory.
+    pub(super) fn file_below(&self, name: &OsStr) -> Result<(File, Identity)> {
+        let (dir, name) = self.around_below(name)?;
+        plain(name)?;
+        open_regular(dir.as_ref().map_or_else(|| self.fd(), AsFd::as_fd), name, Links::Refused)
+    }
+
+    fn stat_below(&self, name: &OsStr) -> Result<(Stat, Option<OwnedFd>)> {
+        let (dir, name) = self.around_below(name)?;
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
+        let stat = statat(dir.as_ref().map_or_else(|| self.fd(), AsFd::as_fd), name, flags).map_err(refused)?;
+        Ok((stat, dir))
+    }
+
+    /// The identity of `name`, a path below this directory, now; links are not followed.
+    pub(super) fn identity_below(&self, name: &OsStr) -> Result<Identity> {
+        self.stat_below(name).map(|(stat, _)| Identity::of(&stat))
+    }
+
+    /// Looks at `name`, a path below this directory; links are not followed. Of a directory, its readers are those who
+    /// may search it.
+    pub(super) fn seen_below(&self, name: &OsStr) -> Result<Seen> {
+        let (stat, dir) = self.stat_below(name)?;
+        let (_, last) = self.around_below(name)?;
+        let dir = dir.as_ref().map_or_else(|| self.fd(), AsFd::as_fd);
+        let rights = Rights::of(&stat, dir, Some(last).filter(|last| !last.is_empty()));
+        let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        Ok(Seen::new(&stat, if is_dir { rights.searching() } else { rights }))
+    }
+
     /// The file named by the user, which may be a link.
     pub(super) fn named_file(&self, name: &OsStr) -> Result<(File, Identity)> {
         self.open_in(name, Links::Followed)
@@ -122,27 +184,47 @@ impl Dir {
         open_regular(self.fd.as_fd(), name, links)
     }
 
-    /// The identity of `name` now; links are not followed.
-    pub(super) fn stat(&self, name: &OsStr) -> Result<Identity> {
-        plain(name)?;
-        let stat = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?;
-        Ok(Identity::of(&stat))
-    }
-
-    /// Looks at `name`; links are not followed.
-    pub(super) fn seen(&self, name: &OsStr) -> Result<Seen> {
-        plain(name)?;
-        let stat = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?;
-        Ok(Seen::new(&stat, Rights::of(&stat, self.fd(), Some(name))))
-    }
-
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
+/// Lists the files and directories below `dir`, whose path is `path`.
+fn list(dir: BorrowedFd<'_>, path: &[u8], depth: u64, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    let below = depth.checked_sub(1).ok_or_else(|| {
+        let (value, limit) = (DEPTH.saturating_add(1), DEPTH);
+        Error::new(Kind::TooLarge { value, limit }, "depth of directories")
+    })?;
+    for entry in rustix::fs::Dir::read_from(dir).map_err(refused)? {
+        let entry = entry.map_err(refused)?;
+        let name = entry.file_name().to_bytes();
+        if matches!(name, b"." | b"..") {
+            continue;
+        }
+        let kind = match entry.file_type() {
+            FileType::Unknown => FileType::from_raw_mode(
+                statat(dir, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?.st_mode,
+            ),
+            kind => kind,
+        };
+        let mut path = [path, name].concat();
+        match kind {
+            FileType::RegularFile => each(&path)?,
+            FileType::Directory => {
+                path.push(b'/');
+                each(&path)?;
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let dir = openat(dir, entry.file_name(), flags, Mode::empty()).map_err(refused)?;
+                list(dir.as_fd(), &path, below, each)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Fails unless `name` is a single path component other than `.` and `..`.
-fn plain(name: &OsStr) -> Result<()> {
+pub(super) fn plain(name: &OsStr) -> Result<()> {
     let name = name.as_bytes();
     let dots: [&CStr; 2] = [c".", c".."];
     if name.is_empty() || name.contains(&b'/') || dots.iter().any(|dot| dot.to_bytes() == name) {

@@ -58,13 +58,30 @@ impl Folder {
         names: impl IntoIterator<Item = Result<N>>,
         account: &Account,
     ) -> Result<Arc<Self>> {
-        Ok(Arc::new(Self {
+        let checked = |name: Result<N>| {
+            let name = name?;
+            super::dir::plain(OsStr::from_bytes(name.as_ref())).map(|()| name)
+        };
+        Ok(Self::pinned_in(dir, PinnedNames::new(dir, names.into_iter().map(checked), account)?))
+    }
+
+    /// Pins all regular files below `dir`, and its directories, which change if a file is added: their names end with
+    /// `/`.
+    ///
+    /// # Errors
+    /// As [`Folder::pin`], and [`Dir::names_below`].
+    pub fn pin_below(dir: &Arc<Dir>, account: &Account) -> Result<Arc<Self>> {
+        Ok(Self::pinned_in(dir, PinnedNames::below(dir, account)?))
+    }
+
+    fn pinned_in(dir: &Arc<Dir>, files: PinnedNames) -> Arc<Self> {
+        Arc::new(Self {
             dir: dir.clone(),
-            files: PinnedNames::new(dir, names, account)?,
+            files,
             open: Mutex::new(LruCache::new(descriptors())),
             changed: OnceLock::new(),
             next: AtomicUsize::new(0),
-        }))
+        })
     }
 
     /// The number of files.
@@ -77,6 +94,11 @@ impl Folder {
         self.files.is_empty()
     }
 
+    /// The name of file `index`, from the directory on.
+    pub fn name(&self, index: usize) -> &[u8] {
+        self.files.name(index).as_bytes()
+    }
+
     /// The index of the file `name`.
     pub fn find(&self, name: impl AsRef<[u8]>) -> Option<usize> {
         self.files.find(name.as_ref())
@@ -87,7 +109,7 @@ impl Folder {
         if let Some(index) = self.find(name.as_bytes()) {
             return Ok(index);
         }
-        match self.dir.stat(name) {
+        match self.dir.identity_below(name) {
             Ok(identity) => Err(identity.regular().err().unwrap_or_else(|| Error::new(Kind::Changed, "file"))),
             Err(e) if is_missing(&e) => Err(Error::new(Kind::NotFound, "file")),
             Err(e) => Err(e),
@@ -131,7 +153,7 @@ impl Folder {
     pub fn check(&self, index: usize) -> Result<()> {
         self.unchanged()?;
         let pin = self.pinned(index)?;
-        match self.dir.stat(self.files.name(index)) {
+        match self.dir.identity_below(self.files.name(index)) {
             Ok(identity) if identity.pin() == pin => Ok(()),
             Ok(_) => Err(self.refuse(index)),
             Err(e) if is_missing(&e) => Err(self.refuse(index)),
@@ -162,7 +184,7 @@ impl Folder {
     /// [`Kind::Changed`]; [`Kind::Io`] if `stat` fails.
     pub fn rights(&self, rights: Rights) -> Result<Rights> {
         (0..self.len()).try_fold(rights, |rights, index| {
-            let seen = self.dir.seen(self.files.name(index))?;
+            let seen = self.dir.seen_below(self.files.name(index))?;
             let is_same = self.pinned(index)?.words() == seen.version();
             if is_same { Ok(rights.and(seen.rights)) } else { Err(self.refuse(index)) }
         })
@@ -206,7 +228,7 @@ impl Folder {
             return Ok(file);
         }
         self.pinned(index)?;
-        let (file, _) = match self.dir.file(self.files.name(index)) {
+        let (file, _) = match self.dir.file_below(self.files.name(index)) {
             Ok(opened) => opened,
             // A replacement may fail to open: report the change instead.
             Err(e) => return Err(self.check(index).err().unwrap_or(e)),
@@ -273,6 +295,36 @@ mod tests {
     fn read(folder: &Arc<Folder>, i: usize) -> Result<usize> {
         let bytes = folder.source(format!("{i:05}"))?.get(FileOffset(0), 8, "x")?;
         Ok(usize::from_le_bytes(bytes.try_into().unwrap()))
+    }
+
+    #[test]
+    fn files_at_any_depth_are_pinned_and_a_new_one_is_a_change() {
+        let tmp = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(tmp.path().join("a/b")).unwrap();
+        std::fs::write(tmp.path().join("a/b/file"), [7; 8]).unwrap();
+        std::fs::write(tmp.path().join("top"), [8; 8]).unwrap();
+        symlink("a/b/file", tmp.path().join("link")).unwrap();
+        symlink("a", tmp.path().join("dir")).unwrap();
+        let pin = || Folder::pin_below(&Dir::open(tmp.path()).unwrap(), &Account::new(1 << 20, 0)).unwrap();
+        let folder = pin();
+        let mut names: Vec<_> = (0..folder.len()).map(|i| folder.name(i).to_vec()).collect();
+        names.sort();
+        assert_eq!(names, [&b"/"[..], b"a/", b"a/b/", b"a/b/file", b"top"]);
+        assert_eq!(folder.source("a/b/file").unwrap().get(FileOffset(0), 8, "x").unwrap(), [7; 8]);
+        folder.check_some(5).unwrap();
+        for name in ["link", "dir/b/file", "a/../top", "../x", "a/b", "/top"] {
+            assert!(folder.source(name).is_err(), "{name}");
+        }
+        // A directory on the way that is a link now.
+        std::fs::rename(tmp.path().join("a"), tmp.path().join("c")).unwrap();
+        symlink("c", tmp.path().join("a")).unwrap();
+        let folder = {
+            folder.lock().clear();
+            assert!(folder.source("a/b/file").unwrap().get(FileOffset(0), 8, "x").is_err());
+            pin()
+        };
+        std::fs::write(tmp.path().join("c/b/new"), []).unwrap();
+        assert!(matches!(folder.check_some(5).unwrap_err().kind(), Kind::Changed));
     }
 
     #[test]

@@ -36,19 +36,37 @@ impl PinnedNames {
         names: impl IntoIterator<Item = Result<N>>,
         account: &Account,
     ) -> Result<Self> {
-        let mut pinned = Self { names: Names::new(account), pins: Records::new(account, "files of a directory") };
+        let mut pinned = Self::empty(account);
         for name in names {
             pinned.add(dir, name?.as_ref())?;
         }
-        pinned.names.finish()?;
-        pinned.pins.finish()?;
-        pinned.wait_for_step(dir)?;
-        Ok(pinned)
+        pinned.finished(dir)
+    }
+
+    /// Likewise all files below `dir`, and the directories.
+    ///
+    /// # Errors
+    /// As [`PinnedNames::new`], and [`Dir::names_below`].
+    pub(super) fn below(dir: &Dir, account: &Account) -> Result<Self> {
+        let mut pinned = Self::empty(account);
+        dir.names_below(&mut |name| pinned.add(dir, name))?;
+        pinned.finished(dir)
+    }
+
+    fn empty(account: &Account) -> Self {
+        Self { names: Names::new(account), pins: Records::new(account, "files of a directory") }
+    }
+
+    fn finished(mut self, dir: &Dir) -> Result<Self> {
+        self.names.finish()?;
+        self.pins.finish()?;
+        self.wait_for_step(dir)?;
+        Ok(self)
     }
 
     fn add(&mut self, dir: &Dir, name: &[u8]) -> Result<()> {
-        let identity = match dir.stat(OsStr::from_bytes(name)) {
-            Ok(identity) if identity.regular().is_ok() => identity,
+        let identity = match dir.identity_below(OsStr::from_bytes(name)) {
+            Ok(identity) if identity.regular().is_ok() || name.ends_with(b"/") => identity,
             Ok(_) => return Ok(()),
             Err(e) if is_missing(&e) => return Ok(()),
             Err(e) => return Err(e),
@@ -68,7 +86,7 @@ impl PinnedNames {
         for index in 0..self.len() {
             if self.pin(index).is_some_and(|pin| pin.ctime() >= since)
                 // A file that is now missing is reported when it is read.
-                && let Ok(identity) = dir.stat(self.name(index))
+                && let Ok(identity) = dir.identity_below(self.name(index))
             {
                 self.pins.set(index, identity.pin().words())?;
             }

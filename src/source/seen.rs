@@ -1,13 +1,15 @@
 //! State of an entry of a directory, local or below a prefix of a server.
 #![forbid(unsafe_code)]
 
+use std::ffi::OsStr;
 use std::hash::{Hash, Hasher};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{FileType, Stat, fstat};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use super::dir::refused;
+use super::dir::{Dir, refused};
 use super::identity::Identity;
 use super::{Rights, Source};
 use crate::error::Result;
@@ -15,6 +17,8 @@ use crate::error::Result;
 /// Distinguishes the states of a file: place, size and times; for an object, tag, size and time.
 pub type Version = [u64; 4];
 
+/// How many files of a directory that is a container its version is made of.
+const LOOKED_AT: u32 = 4096;
 /// The last word of the version of an object.
 const FAR: u64 = u64::MAX;
 
@@ -69,6 +73,26 @@ impl Seen {
         let mut hash = Xxh3::new();
         (dir.version[0], rights).hash(&mut hash);
         Self { rights: self.rights.and(rights), version: [place ^ hash.finish(), size, mtime, ctime], ..self }
+    }
+
+    /// A file of a container that is all files below `dir`: its version is that of the first [`LOOKED_AT`] as well.
+    ///
+    /// # Errors
+    /// From getdents(2) and stat(2).
+    pub fn with_all_below(self, dir: &Dir) -> Result<Self> {
+        // The order of names in a directory may change.
+        let (mut sum, mut left) = (0_u64, LOOKED_AT);
+        dir.names_below(&mut |name| {
+            if let Some(less) = left.checked_sub(1) {
+                left = less;
+                let mut hash = Xxh3::new();
+                (name, dir.identity_below(OsStr::from_bytes(name))?.pin().words()).hash(&mut hash);
+                sum = sum.wrapping_add(hash.finish());
+            }
+            Ok(())
+        })?;
+        let [place, size, mtime, ctime] = self.version;
+        Ok(Self { version: [place ^ sum, size, mtime, ctime], ..self })
     }
 
     /// An object of `size` bytes that was changed at `modified`.

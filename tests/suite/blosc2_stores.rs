@@ -52,6 +52,32 @@ fn a_tree_has_its_embedded_leaves_beside_the_others_and_no_helpers() {
 }
 
 #[test]
+fn a_directory_is_one_store_with_its_files_and_its_embedded_leaves() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/blosc2/stores/tree.b2d");
+    let opened = Opened::open(&path).unwrap();
+    opened.verify().unwrap();
+    assert_eq!(opened.names("").unwrap(), ["info.json", "data.zarr", "a", "top"]);
+    assert_eq!(opened.names("a").unwrap(), ["large", "notes.txt", "small"]);
+    let large: Vec<u8> = (0..4000).flat_map(|i| f64::from(i).to_le_bytes()).collect();
+    assert!(opened.read("a/large/data.raw").unwrap() == large);
+    assert_eq!(opened.read("a/notes.txt").unwrap(), b"hello\n");
+    assert_eq!(arrays(&opened), ["a/large", "a/small", "top"]);
+    assert_eq!(document(&opened, "data.zarr/a/zarr.json")["attributes"], json!({"note": [1, 2]}));
+    let info = document(&opened, "info.json");
+    assert_eq!((&info["kind"], &info["attributes"]), (&json!("store"), &json!({"title": "a tree"})));
+
+    // A file that is called as the embedded store of one is none by itself; a link leads nowhere.
+    let copy = tempfile::tempdir().unwrap();
+    std::fs::copy(path.join("embed.b2e"), copy.path().join("embed.b2e")).unwrap();
+    std::os::unix::fs::symlink(path.join("a"), copy.path().join("link")).unwrap();
+    std::os::unix::fs::symlink(path.join("a/notes.txt"), copy.path().join("notes.txt")).unwrap();
+    let opened = Opened::open(copy.path()).unwrap();
+    assert_eq!(opened.names("").unwrap(), ["info.json", "data.zarr", "a", "top"]);
+    std::fs::write(copy.path().join("embed.b2e"), data("store.b2e")).unwrap();
+    assert!(Opened::open(copy.path()).is_err());
+}
+
+#[test]
 fn an_embed_store_has_each_leaf_under_its_key() {
     let opened = open(data("store.b2e")).unwrap();
     opened.verify().unwrap();

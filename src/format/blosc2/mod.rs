@@ -48,6 +48,8 @@ mod open_chunks;
 mod open_frames;
 mod pickle;
 mod registry;
+mod store;
+mod store_dir;
 mod stored_chunk;
 mod stored_map;
 mod stream_error;
@@ -67,19 +69,24 @@ use embed_store::StoreFile;
 use frame::Frame;
 use frames::{Frames, OpenFrame};
 use memory::Memory;
+use store_dir::StoreDir;
 
 pub(super) use chunk_store::INDEX;
+pub(super) use store_dir::INDEX as STORE;
 
 /// The entry in the table of formats.
 pub(super) const FORMAT: Format =
-    Format { name: info::NAME, extensions: &["b2frame", "b2nd", "b2e", "b2z"], detect, open, kernels: &[] };
+    Format { name: info::NAME, extensions: &["b2frame", "b2nd", "b2e", "b2z", "b2d"], detect, open, kernels: &[] };
 
 fn detect(input: &Input) -> bool {
     match &input.source {
         None => match input.dir.as_ref().map(|dir| dir.source(INDEX)) {
             // An index may exist but cannot be opened or read; opening the container reports why.
             Some(Ok(index)) => Frames::is_frame(&index, FileOffset(0)).unwrap_or(true),
-            Some(Err(e)) => e.errno() != libc::ENOENT,
+            Some(Err(e)) if e.errno() == libc::ENOENT => {
+                input.dir.as_ref().is_some_and(|place| store_dir::is_store(place).unwrap_or(true))
+            }
+            Some(Err(_)) => true,
             None => false,
         },
         Some(source) => {
@@ -98,6 +105,10 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let memory = Memory::new(options.account.clone(), options.limits.piece);
     let Some(source) = &input.source else {
         let dir = input.dir.as_ref().ok_or_else(|| Error::unsupported("neither a file nor a directory", "file"))?;
+        let is_local = matches!(dir, Place::Local(_));
+        if is_local && dir.source(INDEX).is_err_and(|e| e.errno() == libc::ENOENT) && store_dir::is_store(dir)? {
+            return Ok(Arc::new(StoreDir::open(dir, options, &memory)?));
+        }
         return Ok(Arc::new(Frames::new(Frame::sparse(dir, &memory)?, options, memory)?));
     };
     if input.head.starts_with(&frame::MAGIC) {
