@@ -14,7 +14,7 @@ use super::tree::Served;
 
 /// Answers `method`, which is GET or HEAD, for `file`.
 pub(super) fn answer(method: &Method, headers: &HeaderMap, file: Served, budget: &Budget) -> Reply {
-    let (tag, mtime) = (format!("\"{:032x}\"", file.tag), file.mtime);
+    let (tag, mtime) = (file.etag(), file.mtime);
     let len = file.len;
     let mut answer = match conditions(headers, &tag, mtime) {
         Some(status) => empty(status),
@@ -26,7 +26,7 @@ pub(super) fn answer(method: &Method, headers: &HeaderMap, file: Served, budget:
     }
     if answer.status().is_success() || answer.status() == StatusCode::NOT_MODIFIED {
         set(&mut answer, header::ETAG, &tag);
-        set(&mut answer, header::LAST_MODIFIED, &httpdate::fmt_http_date(time(mtime)));
+        set(&mut answer, header::LAST_MODIFIED, &http_date(mtime));
         // Asked each time whether it is still the same, which costs a request and no decoding.
         set(&mut answer, header::CACHE_CONTROL, "no-cache");
     }
@@ -137,6 +137,11 @@ fn date(headers: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
     httpdate::parse_http_date(text(headers, name)?).ok()
 }
 
+/// A time as HTTP writes it.
+pub(super) fn http_date(seconds: i64) -> String {
+    httpdate::fmt_http_date(time(seconds))
+}
+
 /// A time that HTTP can express, which has whole seconds from 1970 to 9999.
 fn time(seconds: i64) -> SystemTime {
     let seconds = u64::try_from(seconds).unwrap_or(0).min(253_402_300_799);
@@ -144,7 +149,7 @@ fn time(seconds: i64) -> SystemTime {
 }
 
 /// The media type of a virtual file, by the suffixes that fzmfs gives; of any other file none that a browser acts on.
-fn content_type(name: &str) -> &'static str {
+pub(super) fn content_type(name: &str) -> &'static str {
     match name.rsplit_once('.').map_or("", |(_, suffix)| suffix) {
         "json" => "application/json",
         "png" => "image/png",

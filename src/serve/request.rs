@@ -2,18 +2,22 @@
 #![forbid(unsafe_code)]
 
 use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderMap};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode, Uri};
+use tokio::time::timeout;
 
 use super::admission::Admission;
 use super::budget::Budget;
 use super::reply::{Reply, empty, failed_at, refused, set};
 use super::tree::{Resource, ServedTree};
-use super::{file, listing, url_path};
+use super::{dav, file, listing, propfind, url_path};
 
 /// Answers requests.
 #[derive(Debug)]
@@ -32,9 +36,10 @@ impl Handler {
 
     /// Answers `request`.
     pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Reply, Infallible> {
-        let (parts, _) = request.into_parts();
+        let (parts, body) = request.into_parts();
         let mut answer = match self.at_once(&parts.method, &parts.uri, &parts.headers) {
             Some(answer) => answer,
+            None if parts.method.as_str() == PROPFIND => self.properties(parts, body).await,
             None => self.found(parts).await,
         };
         self.cross_origin(&mut answer);
@@ -56,20 +61,45 @@ impl Handler {
             let why = "the address lacks the secret path that fzmfs serve has printed";
             return Some(refused(StatusCode::NOT_FOUND, why));
         }
-        if method == Method::GET || method == Method::HEAD {
+        if method == Method::GET || method == Method::HEAD || method.as_str() == PROPFIND {
             return None;
         }
         let is_question = method == Method::OPTIONS;
         let mut answer =
             if is_question { empty(StatusCode::OK) } else { refused(StatusCode::METHOD_NOT_ALLOWED, "read-only") };
         set(&mut answer, header::ALLOW, ALLOWED);
+        // Class 1 of WebDAV: without locks, so that nobody tries to write.
+        set(&mut answer, header::HeaderName::from_static("dav"), "1");
+        set(&mut answer, header::HeaderName::from_static("ms-author-via"), "DAV");
         Some(answer)
+    }
+
+    /// Answers PROPFIND.
+    async fn properties(self: &Arc<Self>, Parts { uri, headers, .. }: Parts, body: Incoming) -> Reply {
+        let body = match timeout(BODY_TIME, received(body)).await {
+            Ok(Some(body)) => body,
+            Ok(None) => return refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large, or broke off"),
+            Err(_) => return refused(StatusCode::REQUEST_TIMEOUT, "the body did not come"),
+        };
+        let Some(asked) = propfind::parse(&body) else {
+            return refused(StatusCode::BAD_REQUEST, "the body is no propfind of WebDAV");
+        };
+        let Some(with_entries) = propfind::with_entries(&headers) else { return dav::too_deep() };
+        let me = self.clone();
+        self.working(move || {
+            let path = me.admission.below(uri.path()).unwrap_or_default();
+            dav::answer(&me.tree, &me.admission.prefix(), path, with_entries, &asked)
+        })
+        .await
     }
 
     async fn found(self: &Arc<Self>, Parts { method, uri, headers, .. }: Parts) -> Reply {
         let me = self.clone();
-        let found = self.budget.clone().run(move || me.find(&method, uri.path(), &headers)).await;
-        found.unwrap_or_else(|_| {
+        self.working(move || me.find(&method, uri.path(), &headers)).await
+    }
+
+    async fn working(&self, work: impl FnOnce() -> Reply + Send + 'static) -> Reply {
+        self.budget.clone().run(work).await.unwrap_or_else(|_| {
             let why = "the request failed, which is a bug of fzmfs; please report it";
             refused(StatusCode::INTERNAL_SERVER_ERROR, why)
         })
@@ -108,7 +138,7 @@ impl Handler {
         set(
             answer,
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "range, if-range, if-match, if-none-match, if-modified-since",
+            "range, if-range, if-match, if-none-match, if-modified-since, depth, content-type",
         );
         set(
             answer,
@@ -122,5 +152,24 @@ impl Handler {
     }
 }
 
+/// The body of a request; `None` if it is larger than [`BODY`] or breaks off.
+async fn received(mut body: Incoming) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        if let Ok(data) = frame.ok()?.into_data() {
+            out.extend_from_slice(&data);
+        }
+        if out.len() > BODY {
+            return None;
+        }
+    }
+    Some(out)
+}
+
 /// The methods that are answered.
-const ALLOWED: &str = "GET, HEAD, OPTIONS";
+const ALLOWED: &str = "GET, HEAD, OPTIONS, PROPFIND";
+const PROPFIND: &str = "PROPFIND";
+/// Largest body of a request, in bytes.
+const BODY: usize = 64 << 10;
+/// How long a body may take.
+const BODY_TIME: Duration = Duration::from_secs(20);

@@ -77,6 +77,11 @@ enum Bytes {
 }
 
 impl Served {
+    /// Its entity tag.
+    pub(super) fn etag(&self) -> String {
+        format!("\"{:032x}\"", self.tag)
+    }
+
     /// Fills `buffer` from `offset`.
     ///
     /// # Errors
@@ -107,6 +112,17 @@ impl ServedTree {
         Self(Root::Many(Box::new(directory), Mutex::new(LruCache::new(OPEN))))
     }
 
+    /// The time of modification of the entry at `path`, in seconds since 1970: of one of a container, that of the container.
+    ///
+    /// # Errors
+    /// As [`ServedTree::resolve`]; finds no fault inside of a container.
+    pub(super) fn mtime(&self, path: &str) -> Result<i64> {
+        match &self.0 {
+            Root::One(archive) => Ok(mtime(archive)),
+            Root::Many(directory, _) => Ok(followed(directory, path)?.seen.mtime.0),
+        }
+    }
+
     /// Resolves `path`, which is relative to the root.
     ///
     /// # Errors
@@ -117,6 +133,10 @@ impl ServedTree {
             Root::Many(directory, open) => below(directory, open, path),
         }
     }
+}
+
+fn mtime(archive: &Archive) -> i64 {
+    archive.container().sources().into_iter().next().map_or(0, |source| source.mtime().0)
 }
 
 /// The entry `inner` of a container, at `path` in the tree.
@@ -132,8 +152,7 @@ fn entry(archive: &Archive, inner: &str, path: &str) -> Result<Resource> {
         return bounded(entry.list()?.map(|entry| entry.map(listed))).map(Resource::Directory);
     }
     let file = entry.open()?;
-    let source = archive.container().sources().into_iter().next();
-    let (mtime, _) = source.map_or((0, 0), |source| source.mtime());
+    let mtime = mtime(archive);
     // What is shown depends on the options too, which its description has, and on the version of fzmfs.
     let version = format!("{archive:?}\0{}\0{}\0{inner}", archive.identity(), env!("CARGO_PKG_VERSION"));
     let (name, path, len) = (entry.name().to_owned(), path.to_owned(), file.len());

@@ -1,5 +1,6 @@
 //! `fzmfs serve` as clients see it.
 
+mod dav;
 mod faults;
 mod reach;
 mod replies;

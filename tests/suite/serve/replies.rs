@@ -131,7 +131,7 @@ fn another_version_and_other_options_have_another_tag() {
 #[test]
 fn only_reading_is_allowed_and_said() {
     let server = Server::start(&data(SAMPLE), &[]);
-    let methods = "get, head, options";
+    let methods = "get, head, options, propfind";
     for method in ["PUT", "POST", "DELETE", "PATCH", "MKCOL", "LOCK", "TRACE", "CONNECT", "BREW"] {
         let reply = server.ask(method, "data.raw", "content-length: 5\r\n");
         assert_eq!((reply.status, reply.header("allow")), (405, Some(methods)), "{method}");
@@ -139,6 +139,8 @@ fn only_reading_is_allowed_and_said() {
     }
     let reply = server.ask("OPTIONS", "data.raw", "");
     assert_eq!((reply.status, reply.header("allow"), reply.length()), (200, Some(methods), Some(0)));
+    // Class 1 of WebDAV, without locks.
+    assert_eq!(reply.header("dav"), Some("1"));
     // A body changes nothing.
     let reply = server.send((server.request("GET", "info.json", "content-length: 5\r\n") + "hello").as_bytes());
     assert_eq!((reply.status, reply.json()["format"].as_str()), (200, Some("fzm")));
