@@ -12,6 +12,8 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
+#[cfg(feature = "serve")]
+use super::Archive;
 use super::{File, contained};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
@@ -158,6 +160,26 @@ impl Array {
         let count = range.end.saturating_sub(range.start);
         let start = self.offset(range.start, count)?;
         self.file.decode_to_device(start..start.saturating_add(count.saturating_mul(self.itemsize())), stream)
+    }
+
+    #[cfg(feature = "serve")]
+    pub(super) fn described(&self) -> &format::Array {
+        &self.described
+    }
+
+    #[cfg(feature = "serve")]
+    pub(super) fn archive(&self) -> &Archive {
+        self.file.archive()
+    }
+
+    /// The content of its file from the first element on.
+    #[cfg(feature = "serve")]
+    pub(super) fn elements(&self) -> Content {
+        let content = self.file.content().clone();
+        match self.start {
+            0 => content,
+            start => Content::Slice(Arc::new(content), start..self.file.len()),
+        }
     }
 
     /// The file offset of element `first`; fails if fewer than `count` elements follow it.

@@ -84,6 +84,18 @@ impl Entry {
         contained("size", || Ok(self.archive.tree().cheap_attr(self.ino))).ok()?.map(|attr| attr.size)
     }
 
+    /// What is known of it: the extended attributes `user.fzmfs.*` of a mounted file, without that prefix.
+    ///
+    /// # Errors
+    /// The fault of the container.
+    #[cfg(feature = "serve")]
+    pub(crate) fn attributes(&self) -> Result<Vec<(String, String)>> {
+        let all = contained("attributes", || self.archive.tree().xattrs(self.ino))?;
+        let own =
+            |(name, value): (String, String)| (name.strip_prefix("user.fzmfs.").unwrap_or(&name).to_owned(), value);
+        Ok(all.into_iter().map(own).collect())
+    }
+
     /// The target of a link: a name in the same directory.
     pub fn target(&self) -> Option<String> {
         if self.kind == EntryKind::Link { self.archive.tree().link(self.ino).ok() } else { None }

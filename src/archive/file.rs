@@ -156,6 +156,11 @@ impl File {
         attrs.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_str())
     }
 
+    #[cfg(feature = "serve")]
+    pub(super) fn archive(&self) -> &Archive {
+        &self.inner.archive
+    }
+
     /// The content, as the container describes it.
     pub(super) fn content(&self) -> &Content {
         &self.inner.open.file.content

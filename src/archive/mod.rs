@@ -16,6 +16,8 @@ mod entry;
 mod file;
 pub(crate) mod memory;
 mod options;
+#[cfg(feature = "serve")]
+mod picture;
 mod resident;
 mod verify;
 
@@ -43,6 +45,8 @@ pub use file::File;
 pub use options::{Device, Options, Verify};
 pub use verify::{Progress, Report};
 
+#[cfg(feature = "serve")]
+pub(crate) use crate::view::preview::{Curve, Drawing};
 #[cfg(feature = "cli")]
 pub(crate) use directory::Unopened;
 pub(crate) use options::Access;

@@ -2,8 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::cells::Cells;
+use super::colours::Look;
 use super::plane::Plane;
-use super::png_file::Picture;
+use super::png_file::{Legend, Picture};
 use super::scale::Scale;
 use super::viridis::VIRIDIS;
 
@@ -19,8 +20,8 @@ const LINE: i64 = 2;
 /// Height of a mark, twice its width.
 const MARK: usize = 8;
 
-pub(super) fn draw(plane: &Plane, cells: &Cells) -> Picture {
-    let scale = Scale::of_curve(cells);
+pub(super) fn draw(plane: &Plane, cells: &Cells, look: &Look) -> Picture {
+    let scale = Scale::of_curve(cells).with(look);
     let (width, height) = (plane.width() as usize, plane.height() as usize);
     let bottom = height as f64 - 1.0 - MARGIN;
     let y = |value: f64| (bottom - scale.place(value) * (bottom - MARGIN)).round() as i64;
@@ -63,8 +64,10 @@ pub(super) fn draw(plane: &Plane, cells: &Cells) -> Picture {
     }
     let mut palette = vec![0, 0x00FF_FFFF, 0x00B0_B0B0, VIRIDIS[60], 0x00E0_4010];
     palette.resize(256, 0);
-    let text = format!("a curve from {:?} to {:?}; red marks are beyond", scale.low, scale.high);
-    Picture { width: width as u32, height: height as u32, pixels, palette, scale: text }
+    let (low, high) = (scale.low, scale.high);
+    let text = format!("a curve from {low:?} to {high:?}; red marks are beyond");
+    let legend = Legend { text, key: ("Range", format!("{low:?} {high:?}")) };
+    Picture { width: width as u32, height: height as u32, pixels, palette, legend }
 }
 
 /// The smallest and largest value in column `x`, between the cells next to it if there are fewer than columns.

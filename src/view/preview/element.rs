@@ -75,6 +75,24 @@ impl Element for half::f16 {
     }
 }
 
+/// A float of two bytes with the exponent of `f32`.
+impl Element for half::bf16 {
+    const SIZE: usize = 2;
+    const IS_INTEGER: bool = false;
+
+    fn read<const BIG: bool>(bytes: &[u8]) -> Self {
+        if BIG { Self::from_be_bytes(head(bytes)) } else { Self::from_le_bytes(head(bytes)) }
+    }
+
+    fn value(self) -> f64 {
+        self.into()
+    }
+
+    fn text(self) -> String {
+        format!("{:?}", self.to_f32())
+    }
+}
+
 /// As [`f64::hypot`], which needs a C library of 2022.
 fn hypotenuse(sides: [f64; 2]) -> f64 {
     let [a, b] = sides.map(f64::abs);

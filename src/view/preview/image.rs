@@ -2,11 +2,11 @@
 #![forbid(unsafe_code)]
 
 use super::cells::{Cells, NO_LABEL};
+use super::colours::Look;
 use super::plan::edge;
 use super::plane::Plane;
-use super::png_file::Picture;
+use super::png_file::{Legend, Picture};
 use super::scale::{LEVELS, Scale};
-use super::viridis::VIRIDIS;
 use crate::bytes::to_u64;
 
 /// Cells are few if they are less than one in this many.
@@ -14,9 +14,9 @@ const FEW: usize = 500;
 /// Cells of a side that are drawn so large that each is seen.
 const LARGE: usize = 256;
 
-pub(super) fn draw(plane: &Plane, cells: &Cells) -> Picture {
+pub(super) fn draw(plane: &Plane, cells: &Cells, look: &Look) -> Picture {
     // Colour 0 is transparent.
-    let (colours, scale) = colours(cells);
+    let (colours, legend) = colours(cells, look);
     let (width, height) = (plane.width(), plane.height());
     let nearest = |pixels: u64, cells: usize| -> Vec<usize> {
         (0..pixels).map(|pixel| edge(to_u64(cells), pixels, pixel) as usize).collect()
@@ -27,31 +27,38 @@ pub(super) fn draw(plane: &Plane, cells: &Cells) -> Picture {
         let line = colours.get(row * cells.columns..).unwrap_or_default();
         pixels.extend(columns.iter().map(|&column| line.get(column).copied().unwrap_or(0)));
     }
-    let palette = std::iter::once(0).chain(VIRIDIS.iter().take(255).copied()).collect();
-    Picture { width: width as u32, height: height as u32, pixels, palette, scale }
+    let palette = std::iter::once(0).chain(look.map.colours().into_iter().take(255)).collect();
+    Picture { width: width as u32, height: height as u32, pixels, palette, legend }
 }
 
 /// The colour of each cell, 0 for transparent, and the legend.
-fn colours(cells: &Cells) -> (Vec<u8>, String) {
-    if let Some((values, labels)) = &cells.labels {
+fn colours(cells: &Cells, look: &Look) -> (Vec<u8>, Legend) {
+    let map = look.map;
+    if let Some((values, labels)) = &cells.labels
+        && look.is_automatic()
+    {
         let last = (values.len() - 1).max(1);
         let colour = |&label: &u8| match label {
             NO_LABEL => 0,
             label => (usize::from(label) * usize::from(LEVELS) / last) as u8 + 1,
         };
-        let text = format!("viridis, one for each value: {}", values.join(", "));
-        return (labels.iter().map(colour).collect(), text);
+        let values = values.join(", ");
+        let text = format!("{map}, one for each value: {values}");
+        return (labels.iter().map(colour).collect(), Legend { text, key: ("Values", values) });
     }
-    let scale = Scale::of_image(cells);
+    let scale = Scale::of_image(cells).with(look);
     let colour = |&value: &f64| match value {
         value if value.is_nan() => 0,
         value => (scale.place(value) * f64::from(LEVELS)).round() as u8 + 1,
     };
-    let text = format!("viridis, from {:?} to {:?} (percentiles 1 and 99 of the picture)", scale.low, scale.high);
+    let (low, high) = (scale.low, scale.high);
+    let how = if look.is_automatic() { "percentiles 1 and 99 of the picture" } else { "as chosen" };
+    let text = format!("{map}, from {low:?} to {high:?} ({how})");
+    let legend = Legend { text, key: ("Range", format!("{low:?} {high:?}")) };
     let colours: Vec<u8> = cells.mean.iter().map(colour).collect();
     match scale.ground {
-        Some(ground) => (enlarged(cells, &colours, ground), text),
-        None => (colours, text),
+        Some(ground) => (enlarged(cells, &colours, ground), legend),
+        None => (colours, legend),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A picture of an array, as a PNG.
 //!
-//! Shows as: `preview.png`. One dimension is a curve, two are an image, three and more show their middle slice
+//! Shows as: `preview.png`, and as any slice that somebody asks for (`drawing`). One dimension is a curve, two are an image, three and more show their middle slice
 //! (`plane`). Limits: `BUDGET` bytes are decoded, whatever the size of the array: of a larger one, lines or places at
 //! even distances, or the start of a stream that can only be decoded from its start (`plan`). Sides of 1024 pixels.
 //! Pieces that are needed again are held meanwhile, so that none is decoded twice whatever the size of the cache; they
@@ -10,7 +10,9 @@
 #![forbid(unsafe_code)]
 
 mod cells;
+mod colours;
 mod curve;
+mod drawing;
 mod element;
 mod image;
 mod plan;
@@ -18,6 +20,7 @@ mod plane;
 mod png_file;
 mod sample;
 mod scale;
+mod slice;
 mod viridis;
 
 use std::sync::Arc;
@@ -28,9 +31,13 @@ use crate::{reserve, text};
 
 use super::View;
 use cells::Cells;
+use colours::Look;
 use plan::Plan;
 use plane::Plane;
-use png_file::{Picture, Text};
+use png_file::{Picture, Size, Text};
+use sample::Elements;
+
+pub use drawing::{Curve, Drawing, curve, picture};
 
 /// Maximum number of bytes that are decoded for a picture.
 const BUDGET: u64 = 64 << 20;
@@ -38,18 +45,19 @@ const BUDGET: u64 = 64 << 20;
 /// The picture of `array`, whose elements are at the start of `data`. `None` if it has no elements, or no numbers.
 /// Memory to make it is charged to `account`.
 pub fn content(array: &Array, data: &Content, account: &Account) -> Option<Content> {
-    let number = Number::of(&array.descr)?;
+    let elements = Elements::of(array, None)?;
     let (middle, start) = (Plane::middle(array)?, Plane::start(array)?);
     let len = png_file::len(middle.width(), middle.height());
+    let all = array.shape.iter().fold(1_u64, |n, &d| n.saturating_mul(d));
     let (array, data, account) = (array.clone(), data.clone(), account.clone());
     let make = move |fetch: &dyn Fetch| {
         let _turn = account.turn()?;
         let _trim = Trim;
         let view = View::new(&data, fetch)?;
-        let (plan, plane) = Plan::new(&view, &middle, &start, &account)?;
-        let cells = sample::sample(&plan, plane, number, fetch)?;
-        let picture = draw(plane, &cells);
-        png_file::encode(&picture, &texts(&array, plane, &cells, &picture))
+        let (plan, plane) = Plan::new(&view, &middle, Some(&start), &account)?;
+        let cells = sample::sample(&plan, plane, elements, fetch)?;
+        let picture = draw(plane, &cells, &Look::default());
+        png_file::encode(&picture, &texts(&array, (&plane.shown, all), &cells, &picture), Size::Known)
     };
     Some(Content::Computed { len: Some(len), make: Arc::new(make) })
 }
@@ -63,24 +71,23 @@ impl Drop for Trim {
     }
 }
 
-fn draw(plane: &Plane, cells: &Cells) -> Picture {
-    if plane.is_curve() { curve::draw(plane, cells) } else { image::draw(plane, cells) }
+fn draw(plane: &Plane, cells: &Cells, look: &Look) -> Picture {
+    if plane.is_curve() { curve::draw(plane, cells, look) } else { image::draw(plane, cells, look) }
 }
 
-/// The description of the picture.
-fn texts(array: &Array, plane: &Plane, cells: &Cells, picture: &Picture) -> Vec<Text> {
-    let all = array.shape.iter().fold(1_u64, |n, &d| n.saturating_mul(d));
+/// The description of a picture of the elements `shown`, chosen out of `all`.
+fn texts(array: &Array, (shown, all): (&str, u64), cells: &Cells, picture: &Picture) -> Vec<Text> {
     let of = match Number::of(&array.descr) {
         Some(number) if number.kind == crate::format::NumberKind::Complex => "magnitudes of ",
         _ => "",
     };
     let dtype = array.descr.trim_matches('\'');
     vec![
-        ("Title", format!("{of}{dtype}, shape {}, elements {}", text::shape(&array.shape), plane.shown)),
+        ("Title", format!("{of}{dtype}, shape {}, elements {}", text::shape(&array.shape), shown)),
         ("Minimum", cells.minimum.clone()),
         ("Maximum", cells.maximum.clone()),
         ("Decoded", format!("{} of {all} elements; minimum and maximum are those of the decoded ones", cells.decoded)),
-        ("Colours", picture.scale.clone()),
+        ("Colours", picture.legend.text.clone()),
         ("Software", "fzmfs".to_owned()),
     ]
 }

@@ -84,14 +84,14 @@ fn middle(range: &Range<u64>, most: u64) -> Range<u64> {
 }
 
 impl<'a> Plan<'a> {
-    /// Plans the decoding of `plane`, or else of `start`; returns which of the two.
+    /// Plans the decoding of `plane`, or else of `start`, if there is one; returns which of the two.
     ///
     /// # Errors
     /// [`Kind::TooLarge`] if no part fits in the budget.
     pub(super) fn new(
         view: &'a View,
         plane: &'a Plane,
-        start: &'a Plane,
+        start: Option<&'a Plane>,
         account: &'a Account,
     ) -> Result<(Self, &'a Plane)> {
         let fragments = view.fragments().map(|view| &**view);
@@ -119,7 +119,7 @@ impl<'a> Plan<'a> {
         places.push((plane, Cover::Points, 1, 1));
         let few = places.partition_point(|&(_, _, r, c)| r * c >= PLACES);
         tries.extend(&places[..few]);
-        tries.push((start, Cover::Start, rows, columns));
+        tries.extend(start.map(|start| (start, Cover::Start, rows, columns)));
         tries.extend(&places[few..]);
         for (plane, cover, rows, columns) in tries {
             if let Some(plan) = with(plane, cover, rows, columns)? {
@@ -144,7 +144,7 @@ impl<'a> Plan<'a> {
             Cover::Lines => rows,
             Cover::Places | Cover::Points | Cover::Start => 0,
         };
-        if lines.saturating_mul(plane.row_bytes() / plane.step * plane.itemsize) > BUDGET {
+        if lines.saturating_mul(plane.columns * plane.itemsize) > BUDGET {
             return Ok(None);
         }
         // Pieces near the end of a stream are served only after a long verification of most of it: sparse samples leave
@@ -217,7 +217,7 @@ impl<'a> Plan<'a> {
             let all = edge(plane.rows, self.rows, cell_row)..edge(plane.rows, self.rows, cell_row + 1);
             let rows = match cover {
                 Cover::All | Cover::Start => all,
-                Cover::Lines => middle(&all, PLACE / plane.row_bytes()),
+                Cover::Lines => middle(&all, PLACE / plane.row_step),
                 Cover::Places | Cover::Points => middle(&all, 1),
             };
             if matches!(cover, Cover::Places | Cover::Points) {
@@ -231,8 +231,8 @@ impl<'a> Plan<'a> {
                 }
                 continue;
             }
-            let (high, wide) = match STRIP / plane.row_bytes() {
-                0 => (1, (STRIP / plane.step).max(1)),
+            let (high, wide) = match STRIP / plane.row_step {
+                high if high == 0 || plane.has_gaps() => (1, (STRIP / plane.step).max(1)),
                 high => (high, plane.columns),
             };
             let mut row = rows.start;

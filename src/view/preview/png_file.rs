@@ -18,8 +18,17 @@ pub(super) struct Picture {
     pub(super) pixels: Vec<u8>,
     /// Red, green and blue.
     pub(super) palette: Vec<u32>,
-    /// The meaning of the colours in words.
-    pub(super) scale: String,
+    /// The meaning of the colours.
+    pub(super) legend: Legend,
+}
+
+/// The meaning of colours.
+#[derive(Debug)]
+pub(super) struct Legend {
+    /// In words.
+    pub(super) text: String,
+    /// For programs: the two ends of the range, or the values.
+    pub(super) key: Text,
 }
 
 /// A keyword and its text.
@@ -45,15 +54,23 @@ pub(super) fn len(width: u64, height: u64) -> u64 {
     signature + header + palette + transparent + stored + 5 * CHUNK + TEXTS
 }
 
+/// Whether the size of a file follows from its shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Size {
+    Known,
+    /// It is as small as it can quickly be made.
+    Small,
+}
+
 /// The PNG of `picture`, with `texts`.
 ///
 /// # Errors
 /// Fails only if the picture contradicts itself.
-pub(super) fn encode(picture: &Picture, texts: &[Text]) -> Result<Vec<u8>> {
-    try_encode(picture, texts).map_err(|e| Error::corrupt(e.to_string(), "picture"))
+pub(super) fn encode(picture: &Picture, texts: &[Text], size: Size) -> Result<Vec<u8>> {
+    try_encode(picture, texts, size).map_err(|e| Error::corrupt(e.to_string(), "picture"))
 }
 
-fn try_encode(picture: &Picture, texts: &[Text]) -> std::result::Result<Vec<u8>, png::EncodingError> {
+fn try_encode(picture: &Picture, texts: &[Text], size: Size) -> std::result::Result<Vec<u8>, png::EncodingError> {
     let mut out = Vec::new();
     let mut encoder = png::Encoder::new(&mut out, picture.width, picture.height);
     encoder.set_color(png::ColorType::Indexed);
@@ -62,7 +79,12 @@ fn try_encode(picture: &Picture, texts: &[Text]) -> std::result::Result<Vec<u8>,
         picture.palette.iter().flat_map(|&rgb| [16, 8, 0].map(|at| (rgb >> at) as u8)).collect::<Vec<_>>(),
     );
     encoder.set_trns(vec![0]);
-    encoder.set_compression(png::Compression::NoCompression);
+    if size == Size::Known {
+        encoder.set_compression(png::Compression::NoCompression);
+    } else {
+        encoder.set_compression(png::Compression::Fast);
+        encoder.set_filter(png::Filter::Up);
+    }
     let mut free = TEXTS - CHUNK;
     let mut writer = encoder.write_header()?;
     for (key, text) in texts {
@@ -73,7 +95,9 @@ fn try_encode(picture: &Picture, texts: &[Text]) -> std::result::Result<Vec<u8>,
             free = left;
         }
     }
-    writer.write_chunk(FILLER, &vec![0; free as usize])?;
+    if size == Size::Known {
+        writer.write_chunk(FILLER, &vec![0; free as usize])?;
+    }
     writer.write_image_data(&picture.pixels)?;
     writer.finish()?;
     Ok(out)

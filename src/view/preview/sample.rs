@@ -5,18 +5,40 @@ use std::ops::Range;
 
 use crate::bytes::to_u64;
 use crate::error::Result;
-use crate::format::{Fetch, Number, NumberKind};
+use crate::format::{Array, Fetch, Number, NumberKind};
 
 use super::cells::{Cells, LABELS, NO_LABEL};
 use super::element::{Element, Magnitude};
 use super::plan::{Plan, Strip, edge};
 use super::plane::Plane;
 
-/// Reads the elements of `plan`, which are numbers like `number`.
+/// A type of elements that pictures are made of.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Elements {
+    Numbers(Number),
+    /// A float with the exponent of a `float32`, in two bytes, which NumPy has not.
+    Bfloat16,
+}
+
+impl Elements {
+    /// Those of `array`, whose container calls its type `name`.
+    pub(super) fn of(array: &Array, name: Option<&str>) -> Option<Self> {
+        match name {
+            Some("bf16" | "bfloat16") if array.itemsize == 2 => Some(Self::Bfloat16),
+            _ => Number::of(&array.descr).map(Self::Numbers),
+        }
+    }
+}
+
+/// Reads the elements of `plan`.
 ///
 /// # Errors
 /// As [`View::read`](crate::view::View::read).
-pub(super) fn sample(plan: &Plan<'_>, plane: &Plane, number: Number, fetch: &dyn Fetch) -> Result<Cells> {
+pub(super) fn sample(plan: &Plan<'_>, plane: &Plane, elements: Elements, fetch: &dyn Fetch) -> Result<Cells> {
+    let number = match elements {
+        Elements::Numbers(number) => number,
+        Elements::Bfloat16 => return read::<half::bf16, false>(plan, plane, fetch),
+    };
     match (number.kind, number.width) {
         (NumberKind::Bool, _) | (NumberKind::Uint, 1) => of::<u8>(plan, plane, number, fetch),
         (NumberKind::Int, 1) => of::<i8>(plan, plane, number, fetch),
@@ -111,7 +133,7 @@ impl<'a, E: Element> Sums<'a, E> {
             let columns = own.start.max(strip.columns.start)..own.end.min(strip.columns.end);
             let center = (own.start + (own.end - own.start) / 2).clamp(columns.start, columns.end - 1);
             for row in strip.rows.clone() {
-                let start = (row - strip.rows.start) * plane.row_bytes();
+                let start = (row - strip.rows.start) * plane.row_step;
                 let at = |column: u64| (start + (column - strip.columns.start) * plane.step) as usize;
                 let run = bytes.get(at(columns.start)..).unwrap_or_default();
                 self.add_run::<BIG>(cell as usize, run, &columns);

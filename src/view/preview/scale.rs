@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::cells::Cells;
+use super::colours::Look;
 
 /// Steps of colour.
 pub(super) const LEVELS: u8 = 254;
@@ -22,6 +23,14 @@ impl Scale {
     /// The scale of an image.
     pub(super) fn of_image(cells: &Cells) -> Self {
         Self::of(cells.mean.iter().copied())
+    }
+
+    /// The scale with the ends that are given.
+    pub(super) fn with(self, look: &Look) -> Self {
+        match (look.low, look.high) {
+            (None, None) => self,
+            (low, high) => Self::between(low.unwrap_or(self.low), high.unwrap_or(self.high)),
+        }
     }
 
     fn between(low: f64, high: f64) -> Self {

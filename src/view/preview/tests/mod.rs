@@ -9,6 +9,8 @@ use crate::error::Result;
 use crate::format::testing::{Memory, Plain};
 use crate::format::{BlobRef, Grid, Piece};
 
+mod slices;
+
 /// Counts fetches; no piece may be fetched twice.
 #[derive(Default)]
 struct Counting {
