@@ -50,6 +50,10 @@ The same without a mount and without a copy, in other packages::
     dask.array.from_array(fzmfs.open("run.b2nd")["data"])         # in chunks that suit the container
     fsspec.open("fzmfs://data.raw::file:///data/run.fzm")         # files, as a mount shows them
 
+In a notebook, the page of a container: its tree, what it is, and its arrays by slices::
+
+    fzmfs.serve("run.fzm")                    # or fzmfs.serve("runs/").url, for a browser and for readers of Zarr
+
 Shapes are in elements, slowest dimension first; offsets and sizes of files in bytes. Decoding runs on all cores, and
 other Python threads run meanwhile. Archives and arrays can be shared by threads, pickled (the copy opens the source
 again) and used after a fork. What is broken or has changed raises :class:`fzmfs.Error`, an :class:`OSError` with
@@ -72,8 +76,9 @@ from ._directory import Directory
 from ._doors import zarr_store
 from ._dtype import given_type
 from ._errors import Error, MissingError
+from ._serve import Server, serve
 
-__all__ = ["Archive", "Array", "CudaArray", "Directory", "Entry", "Error", "Verified", "open", "zarr_store"]
+__all__ = ["Archive", "Array", "CudaArray", "Directory", "Entry", "Error", "Server", "Verified", "open", "serve", "zarr_store"]
 
 try:
     __version__ = version("fzmfs")
