@@ -1,14 +1,18 @@
 //! `fzmfs serve`: the virtual tree over HTTP.
 #![forbid(unsafe_code)]
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::thread;
+
+use rustix::process::{Signal, getpid, kill_process};
 
 use super::args;
 use super::report::{self, Failure, Outcome};
 use crate::archive::{Access, Archive, Directory};
 use crate::mirror::Layout;
-use crate::serve::{Admission, ServeOptions, ServedTree, serve};
+use crate::serve::{Admission, Page, ServeOptions, ServedTree, serve};
 use crate::source::Location;
 use crate::text::escaped;
 
@@ -42,8 +46,12 @@ pub(super) fn run(args: &args::Serve, out: &mut dyn Write) -> Outcome {
     let admission = Admission::new(!is_open, args.host.clone()).map_err(system)?;
     let allow_origin = args.allow_origin.clone();
     let threads = if Location::is_remote(&args.file) { FAR } else { (2 * options.thread_count()).max(LEAST) };
+    let page = Page { frames: args.frame.clone(), name: name(&args.file), viewer: args.viewer.clone() };
+    if args.until_eof {
+        thread::spawn(end_with_input);
+    }
     let mut printed = Ok(());
-    let served = serve(tree, ServeOptions { listen: args.listen, admission, allow_origin, threads }, |url| {
+    let served = serve(tree, ServeOptions { listen: args.listen, admission, allow_origin, threads, page }, |url| {
         let line = format!("{} is served at {url}", args.file.display());
         printed = writeln!(out, "{}", escaped(&line)).and_then(|()| out.flush());
     });
@@ -56,6 +64,18 @@ fn check_layout(layout: Layout) -> Outcome {
         Layout::Replace | Layout::Beside => Ok(()),
         Layout::Flat | Layout::Plain => Err(Failure::usage("only a mount has the layouts flat and plain")),
     }
+}
+
+/// Ends this process as a signal does, when nothing holds its standard input any more.
+fn end_with_input() {
+    io::copy(&mut io::stdin(), &mut io::sink()).ok();
+    kill_process(getpid(), Signal::TERM).ok();
+}
+
+/// The name of what is served.
+fn name(source: &Path) -> String {
+    let whole = std::path::absolute(source).unwrap_or_default();
+    whole.file_name().map_or_else(|| "fzmfs".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 fn is_loopback(listen: SocketAddr) -> bool {

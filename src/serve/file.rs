@@ -98,7 +98,7 @@ fn asked_range(header: &str, len: u64) -> Asked {
 }
 
 /// The status that the conditions of a request give instead of the file.
-fn conditions(headers: &HeaderMap, tag: &str, mtime: i64) -> Option<StatusCode> {
+pub(super) fn conditions(headers: &HeaderMap, tag: &str, mtime: i64) -> Option<StatusCode> {
     let names = |list: &str, weak: bool| {
         let own = |other: &str| other == "*" || other == tag || (weak && other.strip_prefix("W/") == Some(tag));
         list.split(',').any(|other| own(other.trim()))

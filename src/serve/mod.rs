@@ -15,9 +15,11 @@ mod connection;
 mod dav;
 mod file;
 mod listing;
+mod page;
 mod propfind;
 mod reply;
 mod request;
+mod slice;
 mod stall;
 mod tree;
 mod url_path;
@@ -29,6 +31,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 
 pub use admission::Admission;
+pub use page::Page;
 pub use tree::ServedTree;
 
 /// Where and for whom a tree is served.
@@ -42,6 +45,8 @@ pub struct ServeOptions {
     pub allow_origin: Option<String>,
     /// Requests that are answered at once, each on a thread that waits for files, decoders and servers; others wait.
     pub threads: usize,
+    /// The page of directories.
+    pub page: Page,
 }
 
 /// Serves `tree` until SIGTERM or SIGINT, then lets replies in progress end for up to ten seconds. Calls `ready` with the
@@ -56,12 +61,12 @@ pub fn serve(tree: ServedTree, options: ServeOptions, ready: impl FnOnce(&str)) 
         .thread_name("fzmfs-serve")
         .enable_all()
         .build()?;
-    let ServeOptions { listen, admission, allow_origin, threads } = options;
+    let ServeOptions { listen, admission, allow_origin, threads, page } = options;
     let served = runtime.block_on(async {
         let listener = TcpListener::bind(listen).await?;
         let address = listener.local_addr()?;
         let url = format!("http://{address}{}", admission.prefix());
-        let handler = Arc::new(request::Handler::new(tree, admission, allow_origin, threads));
+        let handler = Arc::new(request::Handler::new(tree, admission, allow_origin, page, threads));
         ready(&url);
         connection::accept(listener, handler).await
     });

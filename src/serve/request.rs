@@ -15,9 +15,10 @@ use tokio::time::timeout;
 
 use super::admission::Admission;
 use super::budget::Budget;
+use super::page::Page;
 use super::reply::{Reply, empty, failed_at, refused, set};
 use super::tree::{Resource, ServedTree};
-use super::{dav, file, listing, propfind, url_path};
+use super::{dav, file, listing, propfind, slice, url_path};
 
 /// Answers requests.
 #[derive(Debug)]
@@ -25,13 +26,20 @@ pub(super) struct Handler {
     tree: ServedTree,
     admission: Admission,
     allow_origin: Option<String>,
+    page: Page,
     budget: Budget,
 }
 
 impl Handler {
     /// Answers on `threads` threads at a time.
-    pub(super) fn new(tree: ServedTree, admission: Admission, allow_origin: Option<String>, threads: usize) -> Self {
-        Self { tree, admission, allow_origin, budget: Budget::new(threads) }
+    pub(super) fn new(
+        tree: ServedTree,
+        admission: Admission,
+        allow_origin: Option<String>,
+        page: Page,
+        threads: usize,
+    ) -> Self {
+        Self { tree, admission, allow_origin, page, budget: Budget::new(threads) }
     }
 
     /// Answers `request`.
@@ -95,7 +103,7 @@ impl Handler {
 
     async fn found(self: &Arc<Self>, Parts { method, uri, headers, .. }: Parts) -> Reply {
         let me = self.clone();
-        self.working(move || me.find(&method, uri.path(), &headers)).await
+        self.working(move || me.find(&method, &uri, &headers)).await
     }
 
     async fn working(&self, work: impl FnOnce() -> Reply + Send + 'static) -> Reply {
@@ -106,18 +114,24 @@ impl Handler {
     }
 
     /// Answers GET or HEAD from the tree.
-    fn find(&self, method: &Method, full: &str, headers: &HeaderMap) -> Reply {
+    fn find(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Reply {
+        let full = uri.path();
         let path = self.admission.below(full).unwrap_or_default();
         let Some(decoded) = url_path::decoded(path) else {
             return refused(StatusCode::NOT_FOUND, "no entry can have this path");
         };
+        let query = uri.query().unwrap_or("");
+        let page = self.page.answer(method, headers, &decoded);
+        if let Some(answer) = page.or_else(|| slice::answer(&self.tree, method, headers, &decoded, query)) {
+            return answer;
+        }
         match self.tree.resolve(&decoded) {
             Ok(Resource::File(found)) if path.ends_with('/') => {
                 refused(StatusCode::NOT_FOUND, &format!("{} is not a directory", found.name))
             }
             Ok(Resource::File(found)) => file::answer(method, headers, found, &self.budget),
             Ok(Resource::Directory(_)) if !full.ends_with('/') => self.redirect(path),
-            Ok(Resource::Directory(entries)) => listing::answer(method, headers, &decoded, &entries),
+            Ok(Resource::Directory(entries)) => listing::answer(method, headers, &decoded, &entries, &self.page),
             Err(e) => failed_at(&decoded, &e),
         }
     }

@@ -11,7 +11,7 @@ use lru::LruCache;
 use rustix::fs::FileType;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::archive::{Archive, Directory, EntryKind, File, Node, NodeKind};
+use crate::archive::{Archive, Array, Directory, Entry, EntryKind, File, Node, NodeKind};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::stays_inside;
 use crate::source::{Passed, Seen};
@@ -20,6 +20,8 @@ use crate::source::{Passed, Seen};
 const OPEN: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 /// Most entries of a directory in one reply.
 const ENTRIES: usize = 1_000_000;
+/// The first entries of a directory in a container, whose attributes are shown.
+const DESCRIBED: usize = 2000;
 /// Links that a path may lead over.
 const LINKS: usize = 16;
 
@@ -52,6 +54,9 @@ pub(super) struct Listed {
     pub(super) kind: EntryKind,
     /// In bytes, of a file, where it is known without decoding.
     pub(super) size: Option<u64>,
+    /// What is known of it, as the extended attributes of a mounted file have it; of a container that is not open, that it
+    /// is one and its `stored_size`.
+    pub(super) attributes: Vec<(String, String)>,
 }
 
 /// An open file.
@@ -80,6 +85,14 @@ impl Served {
     /// Its entity tag.
     pub(super) fn etag(&self) -> String {
         format!("\"{:032x}\"", self.tag)
+    }
+
+    /// The array in it.
+    pub(super) fn array(&self) -> Option<Array> {
+        match &self.bytes {
+            Bytes::Decoded(_, file) => file.array(),
+            Bytes::Passed(..) => None,
+        }
     }
 
     /// Fills `buffer` from `offset`.
@@ -144,12 +157,14 @@ fn entry(archive: &Archive, inner: &str, path: &str) -> Result<Resource> {
     archive.container().unchanged()?;
     let entry = archive.entry(inner)?;
     if entry.kind() == EntryKind::Directory {
-        let listed = |entry: crate::archive::Entry| Listed {
-            name: entry.name().to_owned(),
-            kind: entry.kind(),
-            size: entry.size(),
+        let mut described = 0;
+        let mut listed = |entry: Entry| {
+            described += 1;
+            let is_described = entry.kind() == EntryKind::File && described <= DESCRIBED;
+            let attributes = if is_described { entry.attributes().unwrap_or_default() } else { Vec::new() };
+            Listed { name: entry.name().to_owned(), kind: entry.kind(), size: entry.size(), attributes }
         };
-        return bounded(entry.list()?.map(|entry| entry.map(listed))).map(Resource::Directory);
+        return bounded(entry.list()?.map(|entry| entry.map(&mut listed))).map(Resource::Directory);
     }
     let file = entry.open()?;
     let mtime = mtime(archive);
@@ -253,7 +268,13 @@ fn listed(node: &Node) -> Listed {
         NodeKind::File => (EntryKind::File, Some(node.seen.size)),
         NodeKind::Other => (EntryKind::Link, None),
     };
-    Listed { name: name(&node.shown), kind, size }
+    let attributes = match node.kind {
+        NodeKind::Container(_) => {
+            vec![("container".to_owned(), "true".to_owned()), ("stored_size".to_owned(), node.seen.size.to_string())]
+        }
+        _ => Vec::new(),
+    };
+    Listed { name: name(&node.shown), kind, size, attributes }
 }
 
 fn name(path: &Path) -> String {

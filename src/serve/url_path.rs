@@ -28,7 +28,7 @@ pub(super) fn decoded(encoded: &str) -> Option<String> {
     Some(out)
 }
 
-fn decoded_segment(segment: &str) -> Option<String> {
+pub(super) fn decoded_segment(segment: &str) -> Option<String> {
     let mut out = Vec::with_capacity(segment.len());
     let mut bytes = segment.bytes();
     while let Some(byte) = bytes.next() {

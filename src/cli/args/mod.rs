@@ -229,6 +229,15 @@ pub(super) struct Serve {
     /// Let the pages of this origin (scheme, name and port) read replies, or those of all: *
     #[arg(long, value_name = "ORIGIN")]
     pub(super) allow_origin: Option<String>,
+    /// Let the pages of this origin show the page in a frame, as in `http://localhost:*`, or those of all: *; may be repeated
+    #[arg(long, value_name = "ORIGIN")]
+    pub(super) frame: Vec<String>,
+    /// End when standard input ends: with the program that has started this one
+    #[arg(long, hide = true)]
+    pub(super) until_eof: bool,
+    /// Serve the static viewer in this folder too (Neuroglancer, vizarr), which the page links to
+    #[arg(long, value_name = "DIR")]
+    pub(super) viewer: Option<PathBuf>,
     #[command(flatten)]
     pub(super) mirroring: MirrorArgs,
     #[command(flatten)]

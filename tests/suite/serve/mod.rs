@@ -2,6 +2,7 @@
 
 mod dav;
 mod faults;
+mod page;
 mod reach;
 mod replies;
 mod server;
