@@ -12,7 +12,7 @@ use super::args;
 use super::report::{self, Failure, Outcome};
 use crate::archive::{Access, Archive, Directory};
 use crate::mirror::Layout;
-use crate::serve::{Admission, Page, ServeOptions, ServedTree, serve};
+use crate::serve::{Addresses, Admission, Page, ServeOptions, ServedTree, serve};
 use crate::source::Location;
 use crate::text::escaped;
 
@@ -26,6 +26,11 @@ pub(super) fn run(args: &args::Serve, out: &mut dyn Write) -> Outcome {
     let is_open = args.no_token || args.public;
     if args.no_token && !args.public && !is_loopback(args.listen) {
         let why = "--no-token lets everybody read who can connect; on an address that is not loopback say --public";
+        return Err(Failure::usage(why));
+    }
+    if args.nfs.is_some() && !args.public && !is_loopback(args.listen) {
+        let why = "--nfs limits nothing that a client sends, and encrypts nothing; on an address that is not loopback say \
+                   --public";
         return Err(Failure::usage(why));
     }
     let refused = |e| Failure::of(&args.file, &e);
@@ -42,7 +47,7 @@ pub(super) fn run(args: &args::Serve, out: &mut dyn Write) -> Outcome {
         args.reading.report_unused(&args.file, &archive.info().map_err(refused)?);
         ServedTree::one(archive)
     };
-    let system = |e: std::io::Error| Failure::new(format_args!("{}: {}", args.listen, crate::error::os_explain(&e)));
+    let system = |e: io::Error| Failure::new(format_args!("{}: {}", args.listen, crate::error::os_explain(&e)));
     let admission = Admission::new(!is_open, args.host.clone()).map_err(system)?;
     let allow_origin = args.allow_origin.clone();
     let threads = if Location::is_remote(&args.file) { FAR } else { (2 * options.thread_count()).max(LEAST) };
@@ -51,12 +56,21 @@ pub(super) fn run(args: &args::Serve, out: &mut dyn Write) -> Outcome {
         thread::spawn(end_with_input);
     }
     let mut printed = Ok(());
-    let served = serve(tree, ServeOptions { listen: args.listen, admission, allow_origin, threads, page }, |url| {
-        let line = format!("{} is served at {url}", args.file.display());
-        printed = writeln!(out, "{}", escaped(&line)).and_then(|()| out.flush());
-    });
+    let options = ServeOptions { listen: args.listen, admission, allow_origin, threads, page, nfs: args.nfs };
+    let served = serve(tree, options, |at| printed = announce(&args.file, at, args.listen, out));
     printed.map_err(|e| report::output(&e))?;
     served.map_err(system)
+}
+
+/// Says where `file` is served.
+fn announce(file: &Path, at: &Addresses, listen: SocketAddr, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}", escaped(&format!("{} is served at {}", file.display(), at.url)))?;
+    if let Some((port, path)) = &at.nfs {
+        let path = if path.len() > 1 { path.trim_end_matches('/') } else { path };
+        let options = format!("vers=3,tcp,port={port},mountport={port},nolock,soft,ro");
+        writeln!(out, "for NFS: mount -t nfs -o {options} {}:{path} DIR", listen.ip())?;
+    }
+    out.flush()
 }
 
 fn check_layout(layout: Layout) -> Outcome {

@@ -15,6 +15,7 @@ mod connection;
 mod dav;
 mod file;
 mod listing;
+mod nfs;
 mod page;
 mod propfind;
 mod reply;
@@ -29,6 +30,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
+
+use budget::Budget;
 
 pub use admission::Admission;
 pub use page::Page;
@@ -47,27 +50,45 @@ pub struct ServeOptions {
     pub threads: usize,
     /// The page of directories.
     pub page: Page,
+    /// The port for NFS, at the same address.
+    pub nfs: Option<u16>,
 }
 
-/// Serves `tree` until SIGTERM or SIGINT, then lets replies in progress end for up to ten seconds. Calls `ready` with the
-/// URL once clients can connect.
+/// Where a tree is served.
+#[derive(Debug)]
+pub struct Addresses {
+    /// The URL.
+    pub url: String,
+    /// The port of NFS, and the path to mount.
+    pub nfs: Option<(u16, String)>,
+}
+
+/// Serves `tree` until SIGTERM or SIGINT, then lets replies in progress end for up to ten seconds. Calls `ready` once clients
+/// can connect.
 ///
 /// # Errors
 /// If the address cannot be used.
-pub fn serve(tree: ServedTree, options: ServeOptions, ready: impl FnOnce(&str)) -> io::Result<()> {
+pub fn serve(tree: ServedTree, options: ServeOptions, ready: impl FnOnce(&Addresses)) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .max_blocking_threads(options.threads)
         .thread_name("fzmfs-serve")
         .enable_all()
         .build()?;
-    let ServeOptions { listen, admission, allow_origin, threads, page } = options;
+    let ServeOptions { listen, admission, allow_origin, threads, page, nfs } = options;
+    let (tree, admission, budget) = (Arc::new(tree), Arc::new(admission), Budget::new(threads));
     let served = runtime.block_on(async {
         let listener = TcpListener::bind(listen).await?;
         let address = listener.local_addr()?;
-        let url = format!("http://{address}{}", admission.prefix());
-        let handler = Arc::new(request::Handler::new(tree, admission, allow_origin, page, threads));
-        ready(&url);
+        let mut addresses = Addresses { url: format!("http://{address}{}", admission.prefix()), nfs: None };
+        if let Some(port) = nfs {
+            let at = SocketAddr::new(listen.ip(), port);
+            let (serving, port) = nfs::listen(at, tree.clone(), admission.clone(), budget.clone()).await?;
+            tokio::spawn(serving);
+            addresses.nfs = Some((port, admission.prefix()));
+        }
+        let handler = Arc::new(request::Handler::new(tree, admission, allow_origin, page, budget));
+        ready(&addresses);
         connection::accept(listener, handler).await
     });
     // A reply that waits for a server does not hold up the end.

@@ -23,23 +23,23 @@ use super::{dav, file, listing, propfind, slice, url_path};
 /// Answers requests.
 #[derive(Debug)]
 pub(super) struct Handler {
-    tree: ServedTree,
-    admission: Admission,
+    tree: Arc<ServedTree>,
+    admission: Arc<Admission>,
     allow_origin: Option<String>,
     page: Page,
     budget: Budget,
 }
 
 impl Handler {
-    /// Answers on `threads` threads at a time.
+    /// Answers within `budget`.
     pub(super) fn new(
-        tree: ServedTree,
-        admission: Admission,
+        tree: Arc<ServedTree>,
+        admission: Arc<Admission>,
         allow_origin: Option<String>,
         page: Page,
-        threads: usize,
+        budget: Budget,
     ) -> Self {
-        Self { tree, admission, allow_origin, page, budget: Budget::new(threads) }
+        Self { tree, admission, allow_origin, page, budget }
     }
 
     /// Answers `request`.

@@ -73,12 +73,14 @@ pub(super) struct Served {
     pub(super) name: String,
     /// Its path in the tree, for the log.
     pub(super) path: String,
+    /// The file of a directory that it is, or is in.
+    seen: Option<Arc<Seen>>,
 }
 
 #[derive(Debug, Clone)]
 enum Bytes {
     Decoded(Archive, File),
-    Passed(Arc<Passed>, Seen),
+    Passed(Arc<Passed>),
 }
 
 impl Served {
@@ -105,9 +107,10 @@ impl Served {
                 file.read_exact_at(offset, buffer)?;
                 archive.container().unchanged()
             }
-            Bytes::Passed(file, seen) => {
+            Bytes::Passed(file) => {
                 let is_full = file.read_full(buffer, offset)? == buffer.len();
-                let is_same = is_full && file.seen()?.version() == seen.version();
+                let now = file.seen()?.version();
+                let is_same = is_full && self.seen.as_ref().is_some_and(|seen| seen.version() == now);
                 is_same.then_some(()).ok_or_else(|| Error::new(Kind::Changed, "file"))
             }
         }
@@ -133,6 +136,16 @@ impl ServedTree {
         match &self.0 {
             Root::One(archive) => Ok(mtime(archive)),
             Root::Many(directory, _) => Ok(followed(directory, path)?.seen.mtime.0),
+        }
+    }
+
+    /// Whether `path` still leads to the version that `file` is of.
+    pub(super) fn is_same(&self, path: &str, file: &Served) -> bool {
+        match (&self.0, &file.seen) {
+            (Root::Many(directory, _), Some(seen)) => {
+                followed(directory, path).is_ok_and(|node| node.seen.version() == seen.version())
+            }
+            _ => file.read(0, &mut []).is_ok(),
         }
     }
 
@@ -172,7 +185,7 @@ fn entry(archive: &Archive, inner: &str, path: &str) -> Result<Resource> {
     let version = format!("{archive:?}\0{}\0{}\0{inner}", archive.identity(), env!("CARGO_PKG_VERSION"));
     let (name, path, len) = (entry.name().to_owned(), path.to_owned(), file.len());
     let bytes = Bytes::Decoded(archive.clone(), file);
-    Ok(Resource::File(Served { bytes, len, mtime, tag: xxh3_128(version.as_bytes()), name, path }))
+    Ok(Resource::File(Served { bytes, len, mtime, tag: xxh3_128(version.as_bytes()), name, path, seen: None }))
 }
 
 /// An entry of a directory of containers.
@@ -189,12 +202,16 @@ fn below(directory: &Directory, open: &Mutex<Open>, path: &str) -> Result<Resour
             let version = seen.version().map(u64::to_le_bytes).concat();
             let tag = xxh3_128(&[&version, path.as_bytes()].concat());
             let (len, mtime, name, path) = (seen.size, seen.mtime.0, name(&node.shown), path.to_owned());
-            Ok(Resource::File(Served { bytes: Bytes::Passed(file.into(), seen), len, mtime, tag, name, path }))
+            let (bytes, seen) = (Bytes::Passed(file.into()), Some(Arc::new(seen)));
+            Ok(Resource::File(Served { bytes, len, mtime, tag, name, path, seen }))
         }
         NodeKind::Other => Err(Error::unsupported("not a regular file", "file")),
         NodeKind::Container(inner) => {
             let archive = opened(directory, open, &node)?;
-            entry(&archive, inner, path)
+            Ok(match entry(&archive, inner, path)? {
+                Resource::File(file) => Resource::File(Served { seen: Some(Arc::new(node.seen)), ..file }),
+                directory @ Resource::Directory(_) => directory,
+            })
         }
     }
 }

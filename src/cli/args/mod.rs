@@ -226,6 +226,9 @@ pub(super) struct Serve {
     /// A name of this server, if clients do not use its address; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(super) host: Vec<String>,
+    /// Serve NFS version 3 too, at this port of the same address; 0 is any free one
+    #[arg(long, value_name = "PORT")]
+    pub(super) nfs: Option<u16>,
     /// Let the pages of this origin (scheme, name and port) read replies, or those of all: *
     #[arg(long, value_name = "ORIGIN")]
     pub(super) allow_origin: Option<String>,

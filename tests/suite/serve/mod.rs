@@ -2,6 +2,7 @@
 
 mod dav;
 mod faults;
+mod nfs;
 mod page;
 mod reach;
 mod replies;

@@ -22,6 +22,8 @@ pub(super) struct Server {
     pub(super) at: String,
     /// The path that all others start with, and that ends with a slash.
     pub(super) prefix: String,
+    /// The port of NFS, if it was asked for.
+    pub(super) nfs: Option<u16>,
 }
 
 impl Server {
@@ -36,10 +38,17 @@ impl Server {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(fs::File::create(&log).unwrap());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
         let (_, url) = line.trim_end().rsplit_once("http://").unwrap_or_else(|| panic!("{}", read_text(&log)));
         let (at, path) = url.split_once('/').unwrap();
-        Self { child, at: at.to_owned(), prefix: format!("/{path}"), log, _dir: dir }
+        let mut nfs = None;
+        if options.contains(&"--nfs") {
+            let mut line = String::new();
+            out.read_line(&mut line).unwrap();
+            nfs = line.split("mountport=").nth(1).and_then(|rest| rest.split(',').next()?.parse().ok());
+        }
+        Self { child, at: at.to_owned(), prefix: format!("/{path}"), nfs, log, _dir: dir }
     }
 
     pub(super) fn url(&self, path: &str) -> String {
