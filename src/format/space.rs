@@ -12,8 +12,10 @@ use crate::error::Result;
 use crate::source::Source;
 
 use super::about::Attributes;
-use super::{Arrays, Check, Container, Entry, File, Found, Info, Node};
+use super::{Arrays, Attrs, Check, Container, Directory, Entry, File, Found, Info, Node, NumberedFiles};
 
+/// How many arrays of a container are looked at for one that is in a given space.
+const LOOKED_AT: u64 = 100;
 /// The axes of space, slowest first, and what is before them.
 const AXES: [&str; 3] = ["z", "y", "x"];
 
@@ -108,6 +110,16 @@ impl GivenSpace {
         self.spacing.is_none() && self.units.is_none()
     }
 
+    /// `entry`, with the space of its file, or of the files in its directory.
+    fn place(&self, entry: Entry) -> Entry {
+        let node = match entry.node {
+            Node::File(file) => self.apply(*file).into(),
+            Node::Dir(dir) => Node::Dir(Arc::new(PlacedDir { dir, given: self.clone() })),
+            other => other,
+        };
+        Entry { node, ..entry }
+    }
+
     /// Sets the space of `file`, if it is what its directory is about and has as many dimensions.
     fn apply(&self, mut file: File) -> File {
         let Some(rank) = file.array.as_ref().filter(|_| file.is_principal).map(|array| array.shape.len()) else {
@@ -144,9 +156,15 @@ struct Placed {
 impl Placed {
     /// The space of the array, if it has got one.
     fn space(&self) -> Option<Space> {
-        self.entries().ok()?.into_iter().find_map(|entry| match entry.node {
+        let own = self.entries().ok()?.into_iter().find_map(|entry| match entry.node {
             Node::File(file) => file.space,
             _ => None,
+        });
+        own.or_else(|| {
+            // Of an archive, that of its first array in it.
+            let arrays = self.arrays().ok()??;
+            let spaces = (0..arrays.count().min(LOOKED_AT)).map(|index| arrays.file(index).ok()?.space);
+            spaces.flatten().next()
         })
     }
 }
@@ -165,11 +183,7 @@ impl Container for Placed {
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {
-        let place = |entry: Entry| match entry.node {
-            Node::File(file) => Entry { node: self.given.apply(*file).into(), ..entry },
-            _ => entry,
-        };
-        Ok(self.container.entries()?.into_iter().map(place).collect())
+        Ok(self.container.entries()?.into_iter().map(|entry| self.given.place(entry)).collect())
     }
 
     fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
@@ -184,6 +198,47 @@ impl Container for Placed {
 
     fn sources(&self) -> Vec<Arc<Source>> {
         self.container.sources()
+    }
+}
+
+/// A directory in a container, as those of the members of an archive.
+struct PlacedDir {
+    dir: Arc<dyn Directory>,
+    given: GivenSpace,
+}
+
+impl Directory for PlacedDir {
+    fn attrs(&self) -> Attrs {
+        self.dir.attrs()
+    }
+
+    fn is_made_again(&self) -> bool {
+        self.dir.is_made_again()
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>> {
+        Ok(self.dir.entries()?.into_iter().map(|entry| self.given.place(entry)).collect())
+    }
+
+    fn for_each(&self, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
+        self.dir.for_each(&mut |entry| each(self.given.place(entry)))
+    }
+
+    fn item(&self, number: u32, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
+        self.dir.item(number, &mut |entry| each(self.given.place(entry)))
+    }
+
+    fn file(&self, number: u64) -> Result<File> {
+        Ok(self.given.apply(self.dir.file(number)?))
+    }
+
+    fn numbered(&self) -> Result<Option<Arc<dyn NumberedFiles>>> {
+        self.dir.numbered()
+    }
+
+    fn dir(&self, number: u64) -> Result<Arc<dyn Directory>> {
+        let (dir, given) = (self.dir.dir(number)?, self.given.clone());
+        Ok(Arc::new(Self { dir, given }))
     }
 }
 

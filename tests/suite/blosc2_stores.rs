@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use fzmfs::error::{Error, Result};
+use fzmfs::format::space::GivenSpace;
 use fzmfs::format::{Input, Options};
 use fzmfs::source::Source;
 use serde_json::{Value, json};
@@ -66,6 +67,14 @@ fn a_directory_is_one_store_with_its_files_and_its_embedded_leaves() {
     let info = document(&opened, "info.json");
     assert_eq!((&info["kind"], &info["attributes"]), (&json!("store"), &json!({"title": "a tree"})));
 
+    // Whatever the extension of a frame is, it is not part of the key.
+    let copy = tempfile::tempdir().unwrap();
+    for (from, to) in [("embed.b2e", "embed.b2e"), ("a/large.b2nd", "v1.odd"), ("a/notes.txt", ".hidden")] {
+        std::fs::copy(path.join(from), copy.path().join(to)).unwrap();
+    }
+    let names = Opened::open(copy.path()).unwrap().names("").unwrap();
+    assert_eq!(names, ["info.json", "data.zarr", ".hidden", "v1", "a", "top"]);
+
     // A file that is called as the embedded store of one is none by itself; a link leads nowhere.
     let copy = tempfile::tempdir().unwrap();
     std::fs::copy(path.join("embed.b2e"), copy.path().join("embed.b2e")).unwrap();
@@ -90,6 +99,16 @@ fn an_embed_store_has_each_leaf_under_its_key() {
     // With more behind it, it is one of several frames.
     let opened = open(data("store.b2e").repeat(2)).unwrap();
     assert!(opened.names("").unwrap().contains(&"frames".to_owned()));
+}
+
+#[test]
+fn a_leaf_of_as_many_dimensions_is_in_the_space_that_the_user_gives() {
+    let space = GivenSpace { spacing: "2x0.5".parse().ok(), units: "um".parse().ok() };
+    let options = Options { space, ..Options::default() };
+    let opened = Opened::of(&Input::of(Source::from_bytes(data("tree.b2z"))).unwrap(), None, &options).unwrap();
+    let header = |leaf: &str| String::from_utf8(opened.read(&format!("{leaf}/data.nhdr")).unwrap()).unwrap();
+    assert!(header("a/small").contains("spacings: 0.5 2\n") && header("top").contains("spacings: 1\n"));
+    assert_eq!(document(&opened, "info.json")["space"]["spacing"], json!([2.0, 0.5]));
 }
 
 #[test]

@@ -55,6 +55,7 @@ mod stored_map;
 mod stream_error;
 mod table;
 
+use std::ffi::OsStr;
 use std::sync::Arc;
 
 use crate::bytes::FileOffset;
@@ -75,8 +76,13 @@ pub(super) use chunk_store::INDEX;
 pub(super) use store_dir::INDEX as STORE;
 
 /// The entry in the table of formats.
-pub(super) const FORMAT: Format =
-    Format { name: info::NAME, extensions: &["b2frame", "b2nd", "b2e", "b2z", "b2d"], detect, open, kernels: &[] };
+pub(super) const FORMAT: Format = Format {
+    name: info::NAME,
+    extensions: &["b2frame", "b2nd", "b2e", "b2z", "b2d", "mla"],
+    detect,
+    open,
+    kernels: &[],
+};
 
 fn detect(input: &Input) -> bool {
     match &input.source {
@@ -91,7 +97,12 @@ fn detect(input: &Input) -> bool {
         },
         Some(source) => {
             let head = &input.head;
-            head.starts_with(&frame::MAGIC) || archive::detect(head) || bare_chunk::detect(head, source.len())
+            // Its first member may be something else, or compressed.
+            let is_archive = head.starts_with(&archive::LOCAL) && input.path.extension() == Some(OsStr::new("b2z"));
+            head.starts_with(&frame::MAGIC)
+                || is_archive
+                || archive::detect(head)
+                || bare_chunk::detect(head, source.len())
         }
     }
 }

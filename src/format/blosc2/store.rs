@@ -22,7 +22,7 @@ use super::frames::OpenFrame;
 use super::info;
 use super::table::{Leaves, Tables};
 
-/// The member with the small leaves, and the extensions of the others, which are not part of their keys.
+/// The member with the small leaves, and the usual extensions of the others. No extension of a leaf is part of its key.
 pub(super) const EMBEDDED: &[u8] = b"embed.b2e";
 const LEAVES: [&[u8]; 3] = [b".b2nd", b".b2f", b".b2b"];
 
@@ -30,6 +30,12 @@ const LEAVES: [&[u8]; 3] = [b".b2nd", b".b2f", b".b2b"];
 pub(super) trait StoreMember: Send + Sync + 'static {
     /// Its name.
     fn name(&self) -> &[u8];
+
+    /// Whether it is a frame.
+    ///
+    /// # Errors
+    /// As [`StoreMember::open_frame`].
+    fn is_frame(&self) -> Result<bool>;
 
     /// Opens the frame that it is; `None` if it is something else.
     ///
@@ -54,17 +60,29 @@ pub(super) struct Store<M> {
 struct Members<M> {
     source: Arc<Source>,
     all: Vec<Arc<M>>,
-    /// Whether they are the leaves of a store.
-    is_store: bool,
+    /// For each leaf of a store, the length of its key, which its name begins with.
+    keys: Option<Vec<usize>>,
     /// The members with the attributes of a group, by its name.
     groups: HashMap<Vec<u8>, usize>,
     /// `None` also if it is broken: then it is shown as it is.
     embedded: Option<Arc<EmbedStore>>,
 }
 
-/// The key of the leaf of a store that is called `name`.
-fn key(name: &[u8]) -> &[u8] {
-    LEAVES.iter().find_map(|suffix| name.strip_suffix(*suffix)).unwrap_or(name)
+/// The length of the key of `member`, which is that of its name if it is no leaf.
+fn key_len(member: &impl StoreMember) -> Result<usize> {
+    let name = member.name();
+    if let Some(key) = LEAVES.iter().find_map(|suffix| name.strip_suffix(*suffix)) {
+        return Ok(key.len());
+    }
+    let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
+    // A leading dot begins no extension.
+    let dot = last.iter().rposition(|&byte| byte == b'.').filter(|&dot| dot > 0);
+    let Some(dot) = dot.filter(|_| name != EMBEDDED) else { return Ok(name.len()) };
+    match member.is_frame() {
+        Err(e) if !e.is_lasting() => Err(e),
+        Ok(true) => Ok(name.len().saturating_sub(last.len().saturating_sub(dot))),
+        _ => Ok(name.len()),
+    }
 }
 
 impl<M: StoreMember> Store<M> {
@@ -95,8 +113,8 @@ impl<M: StoreMember> Store<M> {
     /// # Errors
     /// Fails if a member cannot be read now.
     pub(super) fn entries(&self) -> Result<Vec<Entry>> {
-        let shown = self.members.all.iter().filter(|m| !m.name().ends_with(b"/"));
-        let named = shown.filter_map(|m| Some((self.members.name(m)?, m)));
+        let shown = self.members.all.iter().zip(0..).filter(|(m, _)| !m.name().ends_with(b"/"));
+        let named = shown.filter_map(|(m, index)| Some((self.members.name(index)?, m)));
         let entry = |(name, m): (&[u8], &Arc<M>)| Ok(Entry { nested: true, ..Entry::named(name, "", m.node()?) });
         let embedded = self.members.embedded.iter().flat_map(EmbedStore::entries).map(Ok);
         self.tables.with_entries(named.map(entry).chain(embedded))
@@ -131,7 +149,8 @@ impl<M: StoreMember> Members<M> {
     fn new(source: &Arc<Source>, all: Vec<Arc<M>>, is_store: bool, options: &Options) -> Result<Self> {
         let source = Arc::clone(source);
         let Some(member) = all.iter().find(|member| is_store && member.name() == EMBEDDED) else {
-            return Ok(Self { source, all, is_store, groups: HashMap::new(), embedded: None });
+            let keys = is_store.then(|| all.iter().map(|member| key_len(&**member)).collect()).transpose()?;
+            return Ok(Self { source, all, keys, groups: HashMap::new(), embedded: None });
         };
         let frame = match member.open_frame() {
             Err(e) if e.is_lasting() => None,
@@ -141,13 +160,16 @@ impl<M: StoreMember> Members<M> {
             Err(e) if e.is_lasting() => None,
             store => store?,
         };
-        let groups = embed_store::by_group(all.iter().map(|member| key(member.name())));
-        Ok(Self { source, all, is_store, groups, embedded })
+        let keys: Vec<_> = all.iter().map(|member| key_len(&**member)).collect::<Result<_>>()?;
+        let named = all.iter().zip(&keys).map(|(member, &len)| member.name().get(..len).unwrap_or_default());
+        let groups = embed_store::by_group(named);
+        Ok(Self { source, all, keys: Some(keys), groups, embedded })
     }
 
     /// The keys of the leaves of a store, with their numbers.
     fn keys(&self) -> Vec<(&[u8], u64)> {
-        let own = self.all.iter().filter(|_| self.is_store).zip(0..).filter_map(|(m, i)| Some((self.name(m)?, i)));
+        let count = self.keys.as_ref().map_or(0, Vec::len);
+        let own = (0..to_u64(count)).filter_map(|index| Some((self.name(index)?, index)));
         let embedded = self.embedded.iter().flat_map(|store| store.keys());
         let from = to_u64(self.all.len());
         own.chain(embedded.map(|(key, index)| (key, from.saturating_add(index)))).collect()
@@ -162,13 +184,12 @@ impl<M: StoreMember> Members<M> {
         Some((self.embedded.as_ref()?, index.checked_sub(to_u64(self.all.len()))?))
     }
 
-    /// The name to show `member` by; `None` if it is not shown.
-    fn name<'a>(&self, member: &'a M) -> Option<&'a [u8]> {
-        let name = member.name();
-        if !self.is_store {
-            return Some(name);
-        }
-        let key = key(name);
+    /// The name to show member `index` by; `None` if it is not shown.
+    fn name(&self, index: u64) -> Option<&[u8]> {
+        let index = usize::try_from(index).ok()?;
+        let name = self.all.get(index)?.name();
+        let Some(keys) = &self.keys else { return Some(name) };
+        let key = name.get(..*keys.get(index)?)?;
         let is_helper = embed_store::is_vlmeta(key) || (self.embedded.is_some() && name == EMBEDDED);
         (!is_helper).then_some(key)
     }
@@ -206,7 +227,7 @@ impl<M: StoreMember> Arrays for Members<M> {
             return store.find(index);
         }
         let member = self.member(index)?;
-        let Some(name) = self.name(member) else { return Ok(Found::Nothing) };
+        let Some(name) = self.name(index) else { return Ok(Found::Nothing) };
         match member.open_frame().and_then(|frame| frame.map(|frame| frame.found(name)).transpose()) {
             Ok(found) => Ok(found.unwrap_or(Found::Nothing)),
             Err(e) if e.is_lasting() => Ok(Found::LeftOut(name.to_vec(), e.to_string().into())),

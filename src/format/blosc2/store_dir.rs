@@ -106,6 +106,11 @@ impl StoreMember for StoreFile {
         self.folder.name(self.number)
     }
 
+    fn is_frame(&self) -> Result<bool> {
+        let source = self.source()?;
+        Frames::is_frame(&source, FileOffset(0))
+    }
+
     fn open_frame(&self) -> Result<Option<Arc<OpenFrame>>> {
         let source = self.source()?;
         if !Frames::is_frame(&source, FileOffset(0))? {

@@ -138,7 +138,7 @@ impl Member {
     }
 
     /// Offset of its first byte if it is a frame; `None` if it is something else.
-    fn frame_start(&self) -> Result<Option<FileOffset>> {
+    pub(super) fn frame_start(&self) -> Result<Option<FileOffset>> {
         let start = self.start()?;
         let mut magic = [0; MAGIC.len()];
         if self.len < to_u64(MAGIC.len()) {

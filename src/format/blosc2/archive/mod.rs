@@ -136,6 +136,10 @@ impl StoreMember for Member {
         &self.name
     }
 
+    fn is_frame(&self) -> Result<bool> {
+        self.frame_start().map(|start| start.is_some())
+    }
+
     fn open_frame(&self) -> Result<Option<Arc<OpenFrame>>> {
         self.open_frame()
     }

@@ -3,7 +3,8 @@
 //! Shows as: `table.arrow`; `columns/`, an array for each column with its live rows alone, and beside a column with
 //! missing values `<name>.notnull` with a mark for each row; the leaves themselves in `stored/`. Columns that python
 //! computes have no values in the file. Text is shown as `<name>.npy` with elements of the longest one.
-//! Checked: the number of live rows, each place of a text and number of a dictionary, and all text, when they are read.
+//! The number of live rows is that of the schema if it is all, and otherwise counted when the table is first listed.
+//! Checked: each place of a text and number of a dictionary, and all text, when they are read.
 //! Limits: see `schema`, `batches`, `live`, and `arrow`; lengths that are not recorded are found once, by [`WORK`].
 #![forbid(unsafe_code)]
 
@@ -66,12 +67,10 @@ impl Table {
         let schema = Schema::read(&leaves.open("_meta")?.frame, options)?;
         let marks = Arc::new(Rows::open(leaves.open("_valid_rows")?, options)?);
         let live = Once::new();
+        // A writer that was not closed leaves the number of before.
         let rows = match schema.rows {
-            Some(rows) if rows <= marks.count() => rows,
-            Some(rows) => {
-                return Err(Error::corrupt(format!("{rows} live rows of {}", marks.count()), "n_rows"));
-            }
-            None => Self::count(&live, &marks, &leaves)?.count(),
+            Some(rows) if rows == marks.count() => rows,
+            _ => Self::count(&live, &marks, &leaves)?.count(),
         };
         let mut columns = Vec::new();
         for spec in schema.columns {
@@ -92,17 +91,12 @@ impl Table {
     /// Which rows of the columns the live rows in `range` are.
     ///
     /// # Errors
-    /// Fails if there are more or fewer live rows than the schema says.
+    /// Fails if the marks cannot be decoded.
     fn runs(&self, range: Range<u64>) -> Result<Vec<Range<u64>>> {
         if self.rows == self.marks.count() {
             return Live::first(self.rows).runs(range);
         }
-        let live = Self::count(&self.live, &self.marks, &self.leaves)?;
-        if live.count() != self.rows {
-            let why = format!("{} live rows, but {} are marked", self.rows, live.count());
-            return Err(Error::corrupt(why, "n_rows"));
-        }
-        live.runs(range)
+        Self::count(&self.live, &self.marks, &self.leaves)?.runs(range)
     }
 
     fn column(&self, index: usize) -> Result<&Column> {

@@ -147,7 +147,9 @@ impl ColumnSpec {
         let no = |what: &'static str| move || Error::corrupt("a column without one", what);
         let name = field("name").ok_or_else(no("name"))?.to_owned();
         let is_set = |name: &str| column.get(name).and_then(Value::as_bool) == Some(true);
+        let is_packed = field("serializer").is_none_or(|name| name == "msgpack");
         let kind = match field("kind").ok_or_else(no("kind"))? {
+            other if !is_packed => Kind::Other(other.to_owned()),
             "bool" => Kind::Bool,
             "timestamp" => Kind::Timestamp {
                 unit: field("unit").unwrap_or_default().to_owned(),
@@ -170,6 +172,7 @@ impl ColumnSpec {
         };
         let nulls = match (&kind, column.get("null_value")) {
             _ if field("null_storage") == Some("mask") => Nulls::Mask,
+            (Kind::Other(_), _) if !is_packed => Nulls::None,
             (Kind::Dictionary { .. } | Kind::Text | Kind::Bytes | Kind::Other(_), _) => Nulls::Native,
             (_, None | Some(Value::Null)) => Nulls::None,
             (_, Some(value)) => Nulls::Value(value.clone()),
