@@ -79,12 +79,12 @@ export class View {
     }
     this.readout = h("p", { className: "readout", role: "status" });
     this.note = h("p", { className: "note" });
-    this.main = h("canvas", { className: this.isImage ? "image" : "", tabIndex: 0 });
+    this.main = h("canvas", { className: this.isImage ? "image" : "", tabIndex: 0, hidden: true });
     this.main.setAttribute("role", "img");
     this.main.setAttribute("aria-label", "No picture");
     this.root.append(this.controls(), h("div", {}, this.main), this.readout, this.note);
     if (this.isImage) {
-      this.line = h("canvas", {});
+      this.line = h("canvas", { hidden: true });
       this.line.setAttribute("role", "img");
       this.line.setAttribute("aria-label", "No curve");
       this.lineTitle = h("h3", {}, "Curve");
@@ -249,7 +249,8 @@ export class View {
     return ends;
   }
 
-  async guarded(work) {
+  // Does `work`, which sets the property `what`; without it after an error, so that no other slice seems to be this one.
+  async guarded(what, work) {
     try {
       this.busy = (this.busy ?? 0) + 1;
       this.root.ariaBusy = "true";
@@ -257,6 +258,8 @@ export class View {
       this.error.hidden = true;
     } catch (error) {
       if (this.isClosed) return;
+      this[what] = null;
+      this.paint();
       this.error.textContent = visible(error.message);
       this.error.hidden = false;
     } finally {
@@ -266,7 +269,7 @@ export class View {
   }
 
   async fetchImage() {
-    await this.guarded(async () => {
+    await this.guarded("picture", async () => {
       const { rows, columns } = this;
       const spans = structuredClone(this.spans);
       const pixels = Math.ceil((this.main.parentElement.clientWidth * (window.devicePixelRatio || 1)) / 256) * 256;
@@ -285,7 +288,7 @@ export class View {
   }
 
   async fetchCurve(canvas, along, height) {
-    await this.guarded(async () => {
+    await this.guarded("numbers", async () => {
       const slice = this.index([along], this.isImage ? this.shape.map((end) => ({ start: 0, end })) : this.spans);
       const reply = await ask(this.url("json", slice, { size: "1024" }));
       const numbers = await reply.json();
@@ -302,6 +305,8 @@ export class View {
   // Draws what is there again.
   paint() {
     if (this.isClosed) return;
+    this.main.hidden = this.isImage ? !this.picture : !this.numbers;
+    if (this.line) this.line.hidden = !this.numbers;
     if (this.picture) {
       const { rows, columns, spans } = this.shown;
       const marks = { at: [this.at[rows], this.at[columns]], chosen: this.chosen };
