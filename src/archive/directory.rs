@@ -133,6 +133,12 @@ impl Directory {
         self.containers.rules.layout
     }
 
+    /// The cache of its containers.
+    #[cfg(feature = "serve")]
+    pub(crate) fn cache(&self) -> &Arc<Cache> {
+        &self.cache
+    }
+
     /// Its containers, for a mount.
     #[cfg(all(feature = "cli", feature = "fuse"))]
     pub(crate) fn containers(self) -> Option<Containers> {

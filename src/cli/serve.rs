@@ -23,12 +23,12 @@ const LEAST: usize = 8;
 
 pub(super) fn run(args: &args::Serve, out: &mut dyn Write) -> Outcome {
     args.reading.start()?;
-    let is_open = args.no_token || args.public;
-    if args.no_token && !args.public && !is_loopback(args.listen) {
+    let is_open = args.reach.no_token || args.reach.public;
+    if args.reach.no_token && !args.reach.public && !is_loopback(args.reach.listen) {
         let why = "--no-token lets everybody read who can connect; on an address that is not loopback say --public";
         return Err(Failure::usage(why));
     }
-    if args.nfs.is_some() && !args.public && !is_loopback(args.listen) {
+    if args.reach.nfs.is_some() && !args.reach.public && !is_loopback(args.reach.listen) {
         let why = "--nfs limits nothing that a client sends, and encrypts nothing; on an address that is not loopback say \
                    --public";
         return Err(Failure::usage(why));
@@ -47,8 +47,8 @@ pub(super) fn run(args: &args::Serve, out: &mut dyn Write) -> Outcome {
         args.reading.report_unused(&args.file, &archive.info().map_err(refused)?);
         ServedTree::one(archive)
     };
-    let system = |e: io::Error| Failure::new(format_args!("{}: {}", args.listen, crate::error::os_explain(&e)));
-    let admission = Admission::new(!is_open, args.host.clone()).map_err(system)?;
+    let system = |e: io::Error| Failure::new(format_args!("{}: {}", args.reach.listen, crate::error::os_explain(&e)));
+    let admission = Admission::new(!is_open, args.reach.host.clone()).map_err(system)?;
     let allow_origin = args.allow_origin.clone();
     let threads = if Location::is_remote(&args.file) { FAR } else { (2 * options.thread_count()).max(LEAST) };
     let page = Page { frames: args.frame.clone(), name: name(&args.file), viewer: args.viewer.clone() };
@@ -56,8 +56,16 @@ pub(super) fn run(args: &args::Serve, out: &mut dyn Write) -> Outcome {
         thread::spawn(end_with_input);
     }
     let mut printed = Ok(());
-    let options = ServeOptions { listen: args.listen, admission, allow_origin, threads, page, nfs: args.nfs };
-    let served = serve(tree, options, |at| printed = announce(&args.file, at, args.listen, out));
+    let options = ServeOptions {
+        listen: args.reach.listen,
+        admission,
+        allow_origin,
+        threads,
+        page,
+        nfs: args.reach.nfs,
+        metrics: args.metrics,
+    };
+    let served = serve(tree, options, |at| printed = announce(&args.file, at, args.reach.listen, out));
     printed.map_err(|e| report::output(&e))?;
     served.map_err(system)
 }

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, spawn_blocking};
 
+use super::figure::Figure;
+use crate::bytes::to_u64;
 use crate::error::Result;
 use crate::limits::zeroed;
 use crate::wanted::Wanted;
@@ -19,6 +21,7 @@ const MEMORY: usize = 64 << 20;
 /// What all replies together take. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Budget {
+    most: usize,
     threads: Arc<Semaphore>,
     memory: Arc<Semaphore>,
 }
@@ -54,7 +57,20 @@ impl AsRef<[u8]> for Held {
 impl Budget {
     /// For work on `threads` threads.
     pub(super) fn new(threads: usize) -> Self {
-        Self { threads: Arc::new(Semaphore::new(threads)), memory: Arc::new(Semaphore::new(MEMORY)) }
+        let (most, memory) = (threads, Arc::new(Semaphore::new(MEMORY)));
+        Self { most, threads: Arc::new(Semaphore::new(most)), memory }
+    }
+
+    /// What is taken now.
+    pub(super) fn figures(&self) -> [Figure; 3] {
+        let threads = to_u64(self.most.saturating_sub(self.threads.available_permits()));
+        let memory = to_u64(MEMORY.saturating_sub(self.memory.available_permits()));
+        let figure = |name, value, what| Figure { name, grows: false, value, what };
+        [
+            figure("threads_busy", threads, "Threads that work on a request."),
+            figure("threads", to_u64(self.most), "Requests that are worked on at once, at most."),
+            figure("reply_bytes", memory, "Bytes of replies that clients have not taken."),
+        ]
     }
 
     /// Runs `work`, which may wait for files, servers and decoders, on a thread for that, once one is free. Gives it up

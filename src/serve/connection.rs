@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
+use super::metrics::Metrics;
 use super::request::Handler;
 use super::stall::{Stalled, Watched};
 
@@ -28,7 +29,7 @@ const HEADER_TIME: Duration = Duration::from_secs(20);
 const DRAIN: Duration = Duration::from_secs(10);
 
 /// Accepts connections until SIGTERM or SIGINT, then waits for replies in progress.
-pub(super) async fn accept(listener: TcpListener, handler: Arc<Handler>) -> io::Result<()> {
+pub(super) async fn accept(listener: TcpListener, handler: Arc<Handler>, metrics: Arc<Metrics>) -> io::Result<()> {
     let (mut terminated, mut interrupted) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let graceful = GracefulShutdown::new();
     let descriptors = getrlimit(Resource::Nofile).current.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
@@ -50,7 +51,7 @@ pub(super) async fn accept(listener: TcpListener, handler: Arc<Handler>) -> io::
             (Err(_), _) => break,
         };
         stream.set_nodelay(true).ok();
-        let stalled = Stalled::default();
+        let (stalled, connected) = (Stalled::default(), metrics.connected());
         let handler = handler.clone();
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -59,7 +60,7 @@ pub(super) async fn accept(listener: TcpListener, handler: Arc<Handler>) -> io::
             .header_read_timeout(HEADER_TIME)
             .max_buf_size(HEADER)
             .serve_connection(
-                TokioIo::new(Watched::new(stream, stalled.clone())),
+                TokioIo::new(Watched::new(stream, stalled.clone(), metrics.sent.clone())),
                 service_fn(move |request| handler.clone().answer(request)),
             );
         let connection = graceful.watch(connection);
@@ -68,7 +69,7 @@ pub(super) async fn accept(listener: TcpListener, handler: Arc<Handler>) -> io::
                 ended = connection => if let Err(e) = ended { tracing::debug!("connection: {e}") },
                 () = stalled.wait() => tracing::debug!("connection: the client takes nothing"),
             }
-            drop(permit);
+            drop((permit, connected));
         });
     }
     drop(listener);

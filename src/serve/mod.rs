@@ -13,8 +13,10 @@ mod body;
 mod budget;
 mod connection;
 mod dav;
+mod figure;
 mod file;
 mod listing;
+mod metrics;
 mod nfs;
 mod page;
 mod propfind;
@@ -32,6 +34,8 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 
 use budget::Budget;
+use metrics::Metrics;
+use request::Handler;
 
 pub use admission::Admission;
 pub use page::Page;
@@ -52,6 +56,8 @@ pub struct ServeOptions {
     pub page: Page,
     /// The port for NFS, at the same address.
     pub nfs: Option<u16>,
+    /// Whether `-/metrics` tells what the server does.
+    pub metrics: bool,
 }
 
 /// Where a tree is served.
@@ -75,7 +81,7 @@ pub fn serve(tree: ServedTree, options: ServeOptions, ready: impl FnOnce(&Addres
         .thread_name("fzmfs-serve")
         .enable_all()
         .build()?;
-    let ServeOptions { listen, admission, allow_origin, threads, page, nfs } = options;
+    let ServeOptions { listen, admission, allow_origin, threads, page, nfs, metrics } = options;
     let (tree, admission, budget) = (Arc::new(tree), Arc::new(admission), Budget::new(threads));
     let served = runtime.block_on(async {
         let listener = TcpListener::bind(listen).await?;
@@ -87,9 +93,11 @@ pub fn serve(tree: ServedTree, options: ServeOptions, ready: impl FnOnce(&Addres
             tokio::spawn(serving);
             addresses.nfs = Some((port, admission.prefix()));
         }
-        let handler = Arc::new(request::Handler::new(tree, admission, allow_origin, page, budget));
+        let (shows_metrics, metrics) = (metrics, Arc::<Metrics>::default());
+        let counted = metrics.clone();
+        let handler = Handler { tree, admission, allow_origin, page, budget, metrics, shows_metrics };
         ready(&addresses);
-        connection::accept(listener, handler).await
+        connection::accept(listener, Arc::new(handler), counted).await
     });
     // A reply that waits for a server does not hold up the end.
     runtime.shutdown_background();

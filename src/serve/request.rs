@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::admission::Admission;
 use super::budget::Budget;
+use super::metrics::{self, Metrics};
 use super::page::Page;
 use super::reply::{Reply, empty, failed_at, refused, set};
 use super::tree::{Resource, ServedTree};
@@ -23,25 +24,17 @@ use super::{dav, file, listing, propfind, slice, url_path};
 /// Answers requests.
 #[derive(Debug)]
 pub(super) struct Handler {
-    tree: Arc<ServedTree>,
-    admission: Arc<Admission>,
-    allow_origin: Option<String>,
-    page: Page,
-    budget: Budget,
+    pub(super) tree: Arc<ServedTree>,
+    pub(super) admission: Arc<Admission>,
+    pub(super) allow_origin: Option<String>,
+    pub(super) page: Page,
+    pub(super) budget: Budget,
+    pub(super) metrics: Arc<Metrics>,
+    /// Whether the metrics are served.
+    pub(super) shows_metrics: bool,
 }
 
 impl Handler {
-    /// Answers within `budget`.
-    pub(super) fn new(
-        tree: Arc<ServedTree>,
-        admission: Arc<Admission>,
-        allow_origin: Option<String>,
-        page: Page,
-        budget: Budget,
-    ) -> Self {
-        Self { tree, admission, allow_origin, page, budget }
-    }
-
     /// Answers `request`.
     pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Reply, Infallible> {
         let (parts, body) = request.into_parts();
@@ -51,6 +44,7 @@ impl Handler {
             None => self.found(parts).await,
         };
         self.cross_origin(&mut answer);
+        self.metrics.replied(answer.status());
         Ok(answer)
     }
 
@@ -68,6 +62,9 @@ impl Handler {
         if self.admission.below(uri.path()).is_none() {
             let why = "the address lacks the secret path that fzmfs serve has printed";
             return Some(refused(StatusCode::NOT_FOUND, why));
+        }
+        if self.shows_metrics && method == Method::GET && self.admission.below(uri.path()) == Some(metrics::PATH) {
+            return Some(self.metrics.answer(&self.tree, &self.budget));
         }
         if method == Method::GET || method == Method::HEAD || method.as_str() == PROPFIND {
             return None;

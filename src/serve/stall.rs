@@ -52,11 +52,20 @@ impl Stalled {
 pub(super) struct Watched<S> {
     stream: S,
     stalled: Stalled,
+    /// Bytes written to all clients.
+    sent: Arc<AtomicU64>,
 }
 
 impl<S> Watched<S> {
-    pub(super) fn new(stream: S, stalled: Stalled) -> Self {
-        Self { stream, stalled }
+    pub(super) fn new(stream: S, stalled: Stalled, sent: Arc<AtomicU64>) -> Self {
+        Self { stream, stalled, sent }
+    }
+
+    fn note(&self, written: &Poll<io::Result<usize>>) {
+        self.stalled.note(written);
+        if let Poll::Ready(Ok(count)) = written {
+            self.sent.fetch_add(to_u64(*count), Ordering::Relaxed);
+        }
     }
 }
 
@@ -69,7 +78,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.stalled.note(&written);
+        self.note(&written);
         written
     }
 
@@ -79,7 +88,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.stalled.note(&written);
+        self.note(&written);
         written
     }
 
@@ -113,7 +122,7 @@ mod tests {
         run(async {
             let (near, mut far) = duplex(4);
             let stalled = Stalled::default();
-            let mut near = Watched::new(near, stalled.clone());
+            let mut near = Watched::new(near, stalled.clone(), Arc::default());
             // Nothing to send: idle is no stall.
             assert!(timeout(10 * STALL, stalled.clone().wait()).await.is_err());
             let writer = tokio::spawn(async move { near.write_all(&vec![0; 8 * LEAST as usize]).await });

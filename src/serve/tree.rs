@@ -11,6 +11,7 @@ use lru::LruCache;
 use rustix::fs::FileType;
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::figure::Figure;
 use crate::archive::{Archive, Array, Directory, Entry, EntryKind, File, Node, NodeKind};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::stays_inside;
@@ -137,6 +138,28 @@ impl ServedTree {
             Root::One(archive) => Ok(mtime(archive)),
             Root::Many(directory, _) => Ok(followed(directory, path)?.seen.mtime.0),
         }
+    }
+
+    /// What its cache holds and has decoded.
+    pub(super) fn figures(&self) -> [Figure; 9] {
+        let cache = match &self.0 {
+            Root::One(archive) => archive.cache(),
+            Root::Many(directory, _) => directory.cache(),
+        };
+        let stats = cache.stats();
+        let figure = |grows| move |name, value, what| Figure { name, grows, value, what };
+        let (total, now) = (figure(true), figure(false));
+        [
+            now("cache_bytes", stats.held, "Decoded bytes that are kept."),
+            now("cache_budget_bytes", cache.budget(), "Decoded bytes that may be kept."),
+            now("cache_pieces", stats.pieces, "Decoded pieces that are kept."),
+            total("cache_hits_total", stats.hits, "Pieces that were kept when they were needed."),
+            total("cache_misses_total", stats.misses, "Pieces that were not."),
+            total("decodes_total", stats.decodes, "Pieces decoded, including failures."),
+            total("decodes_ahead_total", stats.ahead, "Pieces decoded before they were needed."),
+            total("decode_failures_total", stats.failures, "Pieces that could not be decoded."),
+            total("decoded_bytes_total", stats.decoded_bytes, "Bytes decoded."),
+        ]
     }
 
     /// Whether `path` still leads to the version that `file` is of.

@@ -214,21 +214,11 @@ pub(super) struct Extract {
 pub(super) struct Serve {
     /// The container, or a directory of containers
     pub(super) file: PathBuf,
-    /// The address and port to listen on; port 0 is any free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8700")]
-    pub(super) listen: SocketAddr,
-    /// Serve at / instead of a secret path, so that all users and programs of this machine can read
+    #[command(flatten)]
+    pub(super) reach: Reach,
+    /// Serve what the server does and holds at -/metrics, for Prometheus
     #[arg(long)]
-    pub(super) no_token: bool,
-    /// As --no-token, on any address: everybody who can connect can read
-    #[arg(long)]
-    pub(super) public: bool,
-    /// A name of this server, if clients do not use its address; may be repeated
-    #[arg(long, value_name = "NAME")]
-    pub(super) host: Vec<String>,
-    /// Serve NFS version 3 too, at this port of the same address; 0 is any free one
-    #[arg(long, value_name = "PORT")]
-    pub(super) nfs: Option<u16>,
+    pub(super) metrics: bool,
     /// Let the pages of this origin (scheme, name and port) read replies, or those of all: *
     #[arg(long, value_name = "ORIGIN")]
     pub(super) allow_origin: Option<String>,
@@ -245,6 +235,27 @@ pub(super) struct Serve {
     pub(super) mirroring: MirrorArgs,
     #[command(flatten)]
     pub(super) reading: DecodeArgs,
+}
+
+/// Where a tree is served, and for whom.
+#[cfg(feature = "serve")]
+#[derive(Debug, Args)]
+pub(super) struct Reach {
+    /// The address and port to listen on; port 0 is any free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8700")]
+    pub(super) listen: SocketAddr,
+    /// Serve at / instead of a secret path, so that all users and programs of this machine can read
+    #[arg(long)]
+    pub(super) no_token: bool,
+    /// As --no-token, on any address: everybody who can connect can read
+    #[arg(long)]
+    pub(super) public: bool,
+    /// A name of this server, if clients do not use its address; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(super) host: Vec<String>,
+    /// Serve NFS version 3 too, at this port of the same address; 0 is any free one
+    #[arg(long, value_name = "PORT")]
+    pub(super) nfs: Option<u16>,
 }
 
 impl Command {

@@ -202,6 +202,35 @@ fn directories_are_pages_for_people_and_json_for_programs() {
 }
 
 #[test]
+fn metrics_count_what_was_asked_and_decoded() {
+    let source = data(SAMPLE);
+    let server = Server::start(&source, &["--metrics", "--cache", "16M"]);
+    server.get("data.raw");
+    server.get("data.raw");
+    server.get("missing");
+    let reply = server.get("-/metrics");
+    assert_eq!(reply.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    let text = String::from_utf8(reply.body).unwrap();
+    let figure = |name: &str| -> u64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{name}: {text}")).parse().unwrap()
+    };
+    assert_eq!((figure("fzmfs_replies_total{status=\"200\"}"), figure("fzmfs_replies_total{status=\"404\"}")), (2, 1));
+    assert_eq!(figure("fzmfs_cache_budget_bytes"), 16 << 20);
+    assert!(figure("fzmfs_decodes_total") > 0 && figure("fzmfs_decode_failures_total") == 0);
+    assert!(figure("fzmfs_decoded_bytes_total") > 0 && figure("fzmfs_cache_bytes") > 0);
+    assert!(figure("fzmfs_sent_bytes_total") > 2 * cat(&source, "data.raw").len() as u64);
+    assert!(figure("fzmfs_connections") >= 1 && figure("fzmfs_connections_total") == 4);
+    // Each of them with what it is.
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let name = line.split([' ', '{']).next().unwrap();
+        assert!(text.contains(&format!("# HELP {name} ")) && text.contains(&format!("# TYPE {name} ")), "{name}");
+    }
+    let plain = Server::start(&source, &[]);
+    assert_eq!(plain.get("-/metrics").status, 404);
+}
+
+#[test]
 fn a_served_container_is_a_source_of_fzmfs() {
     let dir = tempfile::tempdir().unwrap();
     fs::copy(data(SAMPLE), dir.path().join("x.fzm")).unwrap();
