@@ -70,10 +70,11 @@ pub(super) enum Command {
     /// Write virtual files as real files below a directory
     Extract(Extract),
     #[cfg(feature = "serve")]
-    /// Serve FILE, or the containers of a directory, over HTTP, until SIGTERM or SIGINT
+    /// Serve the same tree over HTTP and WebDAV, for a browser, Zarr readers, and where there is no FUSE
     ///
-    /// Prints the address. Its path is secret, so that only those who know it can read, unless --no-token or --public is
-    /// given.
+    /// Prints the address: open it in a browser, read data.zarr below it with zarr, xarray or TensorStore, or connect to it as a
+    /// disk of WebDAV (Finder, Explorer, rclone). Its path is secret, so that only those who know it can read, unless
+    /// --no-token or --public is given. Runs until SIGTERM or SIGINT.
     Serve(Box<Serve>),
     #[cfg(feature = "fuse")]
     /// Report whether mounting works here, whether a GPU can be used, and what to do if not
