@@ -51,7 +51,7 @@ pub(super) fn run(args: &args::Serve, out: &mut dyn Write) -> Outcome {
     let admission = Admission::new(!is_open, args.reach.host.clone()).map_err(system)?;
     let allow_origin = args.allow_origin.clone();
     let threads = if Location::is_remote(&args.file) { FAR } else { (2 * options.thread_count()).max(LEAST) };
-    let page = Page { frames: args.frame.clone(), name: name(&args.file), viewer: args.viewer.clone() };
+    let page = page(args)?;
     if args.until_eof {
         thread::spawn(end_with_input);
     }
@@ -68,6 +68,16 @@ pub(super) fn run(args: &args::Serve, out: &mut dyn Write) -> Outcome {
     let served = serve(tree, options, |at| printed = announce(&args.file, at, args.reach.listen, out));
     printed.map_err(|e| report::output(&e))?;
     served.map_err(system)
+}
+
+fn page(args: &args::Serve) -> Result<Page, Failure> {
+    if let Some(frame) = args.frame.iter().find(|frame| !Page::is_origin(frame)) {
+        return Err(Failure::usage(format!("--frame: {frame} is no origin such as http://localhost:8888")));
+    }
+    if let Some(viewer) = args.viewer.as_ref().filter(|viewer| !viewer.join("index.html").is_file()) {
+        return Err(Failure::usage(format!("--viewer: {} has no index.html", viewer.display())));
+    }
+    Ok(Page { frames: args.frame.clone(), name: name(&args.file), viewer: args.viewer.clone() })
 }
 
 /// Says where `file` is served.

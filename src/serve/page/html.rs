@@ -9,6 +9,9 @@ use super::{OWN, Page, VIEWER};
 use crate::archive::EntryKind;
 use crate::text::escaped;
 
+/// Most entries on a page.
+const ROWS: usize = 100_000;
+
 impl Page {
     /// The page of the directory at `path`, of these entries.
     pub(in crate::serve) fn html(&self, path: &str, entries: &[Listed]) -> String {
@@ -42,10 +45,14 @@ impl Page {
         if depth > 0 {
             out.push_str("<li class=\"up\"><a href=\"../\">..</a></li>\n");
         }
-        for entry in entries {
+        for entry in entries.iter().take(ROWS) {
             row(&mut out, entry);
         }
-        out.push_str("</ul></section>\n</main>\n</body></html>\n");
+        out.push_str("</ul>");
+        if n > ROWS {
+            let _ = write!(out, "<p class=\"note\">{} more, which JSON has.</p>", n - ROWS);
+        }
+        out.push_str("</section>\n</main>\n</body></html>\n");
         out
     }
 }

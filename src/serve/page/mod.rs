@@ -45,6 +45,11 @@ pub struct Page {
 }
 
 impl Page {
+    /// Whether `origin` can be one of its frames: what cannot would be read as something else.
+    pub fn is_origin(origin: &str) -> bool {
+        !origin.is_empty() && origin.bytes().all(|byte| byte.is_ascii_graphic() && !b";,'\"".contains(&byte))
+    }
+
     /// The policy of the page.
     pub(super) fn policy(&self) -> String {
         format!(
@@ -56,9 +61,7 @@ impl Page {
 
     fn frame_ancestors(&self) -> String {
         let own = ["'self'"].into_iter();
-        // What cannot be one is left out: it would be read as something else.
-        let is_source = |source: &&str| !source.is_empty() && !source.contains([';', ',', ' ']) && source.is_ascii();
-        let frames = self.frames.iter().map(String::as_str).filter(is_source);
+        let frames = self.frames.iter().map(String::as_str).filter(|frame| Self::is_origin(frame));
         format!("frame-ancestors {}", own.chain(frames).collect::<Vec<_>>().join(" "))
     }
 
@@ -97,6 +100,24 @@ fn given(method: &Method, headers: &HeaderMap, kind: &'static str, bytes: Vec<u8
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_origin_is_one_word_of_a_policy() {
+        for (origin, is_one) in [
+            ("*", true),
+            ("http://localhost:*", true),
+            ("https://[::1]:8888", true),
+            ("", false),
+            ("a b", false),
+            ("x;script-src", false),
+            ("a,b", false),
+            ("'none'", false),
+            ("a\n", false),
+            ("\u{fc}", false),
+        ] {
+            assert_eq!(Page::is_origin(origin), is_one, "{origin}");
+        }
+    }
 
     #[test]
     fn the_policy_allows_our_script_alone_and_the_frames_that_the_user_names() {

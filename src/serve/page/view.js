@@ -280,7 +280,7 @@ export class View {
       this.picture?.bitmap.close();
       Object.assign(this, { picture, shown: { rows, columns, spans } });
       const { Minimum, Maximum, Decoded, Title } = picture.texts;
-      this.note.textContent = visible(`From ${Minimum} to ${Maximum}. ${partly(Decoded)}`);
+      this.note.textContent = visible(`${Title.startsWith("magnitudes") ? "Magnitudes, from" : "From"} ${Minimum} to ${Maximum}. ${partly(Decoded)}`);
       this.main.setAttribute("aria-label", visible(`Image of ${Title}, values from ${Minimum} to ${Maximum}. Arrow keys move the mark.`));
       this.inputs.forEach((input, i) => { input.placeholder = picture.range ? String(Number(picture.range[i].toPrecision(5))) : "auto"; });
       this.paint();

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use super::server::Server;
+use crate::support::mounts::fzmfs;
 use crate::support::opened::data;
 
 const SAMPLE: &str = "blosc2/o271_nd_2d.b2nd";
@@ -156,6 +157,11 @@ fn a_viewer_is_served_from_its_folder_alone() {
     assert_eq!(server.get("-/viewer/main.js").header("content-type"), Some("text/javascript; charset=utf-8"));
     for path in ["-/viewer/out.js", "-/viewer/none.js", "-/viewer/..%2fsecret.js", "-/viewer/../secret.js"] {
         assert_eq!(server.get(path).status, 404, "{path}");
+    }
+    for (options, why) in [(["--viewer", "/"], "no index.html"), (["--frame", "a;b"], "no origin")] {
+        let out = fzmfs().arg("serve").arg(data(SAMPLE)).args(options).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.code() == Some(2) && said.contains(why), "{options:?}: {said}");
     }
     let page = String::from_utf8(server.get("").body).unwrap();
     assert!(page.contains("data-viewer=\"-/viewer/\""), "{page}");
