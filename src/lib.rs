@@ -73,6 +73,7 @@
 //! | `fuse` | mounting (fuser) |
 //! | `cuda` | decoding FZM on NVIDIA GPUs (cudarc; the driver is loaded at run time) |
 //! | `remote` | objects on HTTP servers and in S3 (reqwest, rustls, `object_store`) |
+//! | `serve` | a server of HTTP, WebDAV and NFS (hyper, tokio, `nfs3_server`) |
 //!
 //! # Glossary
 //!
@@ -153,6 +154,7 @@ pub mod pool;
 #[doc(hidden)]
 pub mod reserve;
 #[cfg(feature = "serve")]
+#[doc(hidden)]
 pub mod serve;
 #[doc(hidden)]
 pub mod source;

@@ -1,11 +1,11 @@
 //! Serves the tree of a container, or of a directory of containers, over HTTP: for programs without FUSE.
 //!
-//! A request is admitted ([`admission`]), its path resolved in the tree ([`tree`]), and answered with a file ([`file`]) or a
-//! directory ([`listing`]; [`dav`] for WebDAV). Waiting for clients is asynchronous; opening, decoding and waiting for servers
-//! is not, and runs on other threads, a block of a body at a time: a slow client occupies no thread ([`budget`]).
+//! A request is admitted (`admission`), its path resolved in the tree (`tree`), and answered with a file (`file`) or a
+//! directory (`listing`; `dav` for WebDAV). Waiting for clients is asynchronous; opening, decoding and waiting for servers
+//! is not, and runs on other threads, a block of a body at a time: a slow client occupies no thread (`budget`).
 //!
-//! Limits: connections, header size and time ([`connection`]), requests at once and the bytes of replies ([`budget`]), and
-//! how slow a client may be ([`stall`]).
+//! Limits: connections, header size and time (`connection`), requests at once and the bytes of replies (`budget`), and
+//! how slow a client may be (`stall`).
 #![forbid(unsafe_code)]
 
 mod admission;
