@@ -252,6 +252,31 @@ fn clients_that_take_nothing_keep_no_other_from_its_reply() {
 }
 
 #[test]
+fn connections_that_there_is_no_room_for_wait_and_are_answered_in_turn() {
+    const DESCRIPTORS: usize = 64;
+    let server = Server::start_with_descriptors(DESCRIPTORS as u32, &data(SAMPLE), &[]);
+    // They stay open when they are answered.
+    let request = server.request("GET", "data.raw", "range: bytes=0-3\r\n").replace("connection: close\r\n", "");
+    let ask = |_| {
+        let mut stream = server.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    };
+    let asked: Vec<TcpStream> = (0..2 * DESCRIPTORS).map(ask).collect();
+    for (i, mut stream) in asked.into_iter().enumerate() {
+        let mut start = [0; 12];
+        stream.read_exact(&mut start).unwrap();
+        assert_eq!(&start, b"HTTP/1.1 206", "{i}");
+        let sockets = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap();
+        let open = sockets.filter_map(|fd| fs::read_link(fd.ok()?.path()).ok());
+        let open = open.filter(|to| to.to_string_lossy().starts_with("socket:")).count();
+        // And the one that listens, and those of signals.
+        assert!(open <= DESCRIPTORS / 2 + 4, "{open}");
+    }
+    assert_eq!(server.get("info.json").status, 200);
+}
+
+#[test]
 fn a_thousand_idle_connections_take_at_most_32_mib() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

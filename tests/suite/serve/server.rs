@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -28,9 +28,19 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn start(source: &Path, options: &[&str]) -> Self {
+        Self::start_by(fzmfs(), source, options)
+    }
+
+    /// As [`Server::start`], with `descriptors` at most.
+    pub(super) fn start_with_descriptors(descriptors: u32, source: &Path, options: &[&str]) -> Self {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"")]).arg(fzmfs().get_program());
+        Self::start_by(shell, source, options)
+    }
+
+    fn start_by(mut command: Command, source: &Path, options: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("log");
-        let mut command = fzmfs();
         command.arg("serve").arg(source).args(options).env("FZMFS_LOG", "trace");
         if !options.contains(&"--listen") {
             command.args(["--listen", "127.0.0.1:0"]);
