@@ -2,7 +2,7 @@
 //!
 //! All of them, if they fit. Otherwise whole lines of them at even distances; otherwise places at even distances. A
 //! piece that continues the one before it costs all pieces before it: if only the start of such a stream fits, the
-//! start of the first plane is shown. Fragments are decoded where whole pieces do not fit.
+//! start of the first plane is shown. Fragments are decoded where whole pieces do not fit, or somebody waits.
 //!
 //! Invariant: depends on the layout of the data only, never on what is cached, so that a picture is always the same.
 #![forbid(unsafe_code)]
@@ -95,8 +95,13 @@ impl<'a> Plan<'a> {
         account: &'a Account,
     ) -> Result<(Self, &'a Plane)> {
         let fragments = view.fragments().map(|view| &**view);
+        // A plane that somebody has asked for is decoded by fragments, which is quicker, if they are not far.
+        let views = match start {
+            None if !view.is_far() => [fragments, Some(view)],
+            _ => [Some(view), fragments],
+        };
         let with = |plane, cover, rows, columns| -> Result<Option<Self>> {
-            for view in [Some(view), fragments].into_iter().flatten() {
+            for view in views.into_iter().flatten() {
                 if let Some(plan) = Self::none(view, plane, account, cover).fitting(rows, columns)? {
                     return Ok(Some(plan));
                 }

@@ -65,6 +65,25 @@ fn numbers_of_a_slice_are_those_of_the_array() {
 }
 
 #[test]
+fn a_slice_decodes_its_blocks_once_and_no_others() {
+    // Blocks of 3 x 3 x 4 elements, 288 bytes each, in chunks of 5 x 6 x 13 of 11 x 12 x 13 elements.
+    for (slice, blocks) in [("5,:,:", 16), (":,5,:", 20), (":,:,5", 20), ("5,5,:", 4), ("5,5,5", 1)] {
+        let server = Server::start(&data("blosc2/o271_nd_3d_f8.b2nd"), &["--metrics"]);
+        let decoded = || -> u64 {
+            let text = String::from_utf8(server.get("-/metrics").body).unwrap();
+            let line = text.lines().find_map(|line| line.strip_prefix("fzmfs_decoded_bytes_total "));
+            line.unwrap().parse().unwrap()
+        };
+        let suffix = if slice.matches(':').count() == 2 { "png" } else { "json" };
+        let ask = || assert_eq!(server.get(&format!("data.{suffix}?slice={slice}")).status, 200, "{slice}");
+        ask();
+        assert_eq!(decoded(), blocks * 288, "{slice}");
+        ask();
+        assert_eq!(decoded(), blocks * 288, "{slice}");
+    }
+}
+
+#[test]
 fn a_slice_that_there_is_not_is_refused_and_a_broken_one_is_an_error() {
     let server = Server::start(&data(SAMPLE), &[]);
     for query in [
