@@ -7,8 +7,9 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use arrow_ipc::reader::FileReader;
+use fzmfs::account::Account;
 use fzmfs::checksum::Verify;
-use fzmfs::error::Result;
+use fzmfs::error::{Kind, Result};
 use fzmfs::format::{Input, Options};
 use fzmfs::source::Source;
 use serde_json::{Value, json};
@@ -121,6 +122,26 @@ fn a_table_that_lies_is_an_error_where_it_lies() {
     assert_eq!(opened.read("missing-column/columns/a.raw").unwrap(), both);
     assert_eq!(opened.read("more-rows/stored/_cols/a/data.raw").unwrap(), both);
     assert!(opened.read("sound/table.arrow").is_ok() && opened.verify().is_err());
+}
+
+#[test]
+fn tables_that_claim_far_more_than_they_are_cost_nothing_before_they_are_read() {
+    let account = Account::new(64 << 20, 0);
+    let options = Options { account: account.clone(), ..Options::default() };
+    let input = Input::open(&stores().join("huge_tables.b2z")).unwrap();
+    let opened = Opened::of(&input, None, &options).unwrap();
+    assert_eq!(opened.names("").unwrap().len(), 6);
+    // Its rows would be counted for its columns.
+    assert_eq!(opened.names("uncounted").unwrap(), ["stored", "table.arrow", "columns"]);
+    assert_eq!(document(&opened, "info.json")["tables"]["/uncounted"]["rows"], Value::Null);
+    // All rows are live: their number is known.
+    assert_eq!(opened.len("counted/columns/a.raw").unwrap(), 8 << 36);
+    assert_eq!(opened.names("giant-text/columns").unwrap(), ["t.npy"]);
+    for path in ["giant-text/columns/t.npy", "giant-text/table.arrow"] {
+        let error = opened.len(path).unwrap_err();
+        assert!(matches!(error.kind(), Kind::TooLarge { .. } | Kind::NoRoom { .. }), "{path}: {error}");
+    }
+    assert!(account.memory().peak() < 32 << 20, "{}", account.memory().peak());
 }
 
 #[test]

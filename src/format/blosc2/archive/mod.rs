@@ -75,8 +75,8 @@ impl Archive {
     pub(super) fn open(source: &Arc<Source>, options: &Options, memory: &Arc<Memory>) -> Result<Self> {
         let (at, len) = directory(source)?;
         Limits::check(len, options.limits.structure, "central directory").map_err(|e| e.at(at))?;
-        // An entry of at least 46 bytes becomes a `Member`, and the name is copied, perhaps twice.
-        let each = to_u64(size_of::<Member>()).div_ceil(ENTRY_LEN).saturating_add(2);
+        // An entry of at least 46 bytes becomes a `Member`, and the name is copied, perhaps three times.
+        let each = to_u64(size_of::<Member>()).div_ceil(ENTRY_LEN).saturating_add(3);
         let charge = options.account.charge(len.saturating_mul(each), "central directory")?;
         let bytes = source.get(at, len, "central directory")?;
         let mut cur = Cursor::new(&bytes, at);

@@ -4,36 +4,42 @@
 
 use std::sync::Arc;
 
-use crate::bytes::to_u64;
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::format::about::Attributes;
-use crate::format::{ArrayList, Arrays, File, Found, ListedArray};
+use crate::format::{Arrays, File, Found};
 
 use super::Tables;
 
-/// The arrays of a store.
+/// The arrays of a store. A table is opened when one of its columns is looked for.
 pub(super) struct StoreArrays {
     leaves: Arc<dyn Arrays>,
     tables: Arc<Tables>,
-    columns: ArrayList,
-    count: u64,
+    /// The arrays up to the end of each table.
+    ends: Vec<u64>,
 }
 
 impl StoreArrays {
-    pub(super) fn new(leaves: Arc<dyn Arrays>, tables: Arc<Tables>, columns: Vec<ListedArray>) -> Self {
-        let count = to_u64(columns.len());
-        Self { leaves, tables, columns: ArrayList::new(columns), count }
+    pub(super) fn new(leaves: Arc<dyn Arrays>, tables: Arc<Tables>, ends: Vec<u64>) -> Self {
+        Self { leaves, tables, ends }
+    }
+
+    /// Array `index` of the tables.
+    fn column(&self, index: u64) -> Result<Option<(Vec<u8>, File)>> {
+        let table = self.ends.partition_point(|&end| end <= index);
+        let before = table.checked_sub(1).and_then(|table| self.ends.get(table)).copied().unwrap_or(0);
+        self.tables.array(table, index.saturating_sub(before))
     }
 }
 
 impl Arrays for StoreArrays {
     fn count(&self) -> u64 {
-        self.leaves.count().saturating_add(self.count)
+        self.leaves.count().saturating_add(self.ends.last().copied().unwrap_or(0))
     }
 
     fn find(&self, index: u64) -> Result<Found> {
         if let Some(index) = index.checked_sub(self.leaves.count()) {
-            return self.columns.find(index);
+            let found = self.column(index)?;
+            return Ok(found.map_or(Found::Nothing, |(name, file)| Found::of(name, None, &file)));
         }
         let found = self.leaves.find(index)?;
         let name = match &found {
@@ -46,7 +52,7 @@ impl Arrays for StoreArrays {
 
     fn file(&self, index: u64) -> Result<File> {
         match index.checked_sub(self.leaves.count()) {
-            Some(index) => self.columns.file(index),
+            Some(index) => self.column(index)?.map(|(_, file)| file).ok_or_else(|| Error::new(Kind::NotFound, "array")),
             None => self.leaves.file(index),
         }
     }

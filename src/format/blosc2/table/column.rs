@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::account::Account;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::Array;
@@ -119,15 +120,33 @@ impl Column {
         self.marks.is_some() || self.missing.is_some() || self.spec.nulls == Nulls::Native
     }
 
+    /// The main frame that it is read from.
+    fn frame(&self) -> &Arc<OpenFrame> {
+        match &self.data {
+            Data::Fixed(rows, _) | Data::Switches(rows) | Data::Utf8(rows, _) => &rows.frame,
+            Data::Batches(batches) => &batches.frame,
+            Data::Dictionary(of) => &of.codes.frame,
+        }
+    }
+
+    /// Bytes of a value of any length in the middle of `rows`; 0 if all have the same.
+    pub(super) fn mean_len(&self, rows: u64) -> u64 {
+        let all = match &self.data {
+            Data::Utf8(_, text) => text.count(),
+            Data::Batches(batches) => batches.frame.decoded.chunks.total(),
+            _ => 0,
+        };
+        all / rows.max(1)
+    }
+
     /// The frames that it is read from.
     pub(super) fn frames(&self) -> impl Iterator<Item = &Arc<OpenFrame>> {
-        let data = match &self.data {
-            Data::Fixed(rows, _) | Data::Switches(rows) => [Some(&rows.frame), None],
-            Data::Utf8(ends, text) => [Some(&ends.frame), Some(&text.frame)],
-            Data::Batches(batches) => [Some(&batches.frame), None],
-            Data::Dictionary(of) => [Some(&of.codes.frame), Some(&of.values.frame)],
+        let other = match &self.data {
+            Data::Utf8(_, text) => Some(&text.frame),
+            Data::Dictionary(of) => Some(&of.values.frame),
+            _ => None,
         };
-        data.into_iter().flatten().chain(self.marks.as_ref().map(|marks| &marks.frame))
+        std::iter::once(self.frame()).chain(other).chain(self.marks.as_ref().map(|marks| &marks.frame))
     }
 
     /// Fills `dst` with the rows in `runs`, as elements.
@@ -182,7 +201,13 @@ impl Column {
                 })?;
                 Ok(found)
             }
-            (Data::Utf8(..), Some(_)) => Ok(self.texts(runs, limit)?.not_null),
+            (Data::Utf8(ends, _), Some(_)) => {
+                let mut found = Vec::with_capacity(to_usize(count, "notnull")?);
+                for run in pieces(runs, (4 << 20) / self.mean_len(ends.count()).max(1) + 1) {
+                    found.extend(self.texts(&[run], limit)?.not_null);
+                }
+                Ok(found)
+            }
             _ => Ok(vec![1; to_usize(count, "notnull")?]),
         }
     }
@@ -192,9 +217,9 @@ impl Column {
     /// # Errors
     /// Fails unless they are of that kind.
     pub(super) fn texts(&self, runs: &[Range<u64>], limit: u64) -> Result<Texts> {
-        let mut texts = Texts::within(limit);
+        let mut texts = Texts::within(limit, self.account());
         match &self.data {
-            Data::Utf8(ends, bytes) => utf8(ends, bytes, runs, limit, &mut texts)?,
+            Data::Utf8(ends, bytes) => utf8(ends, bytes, runs, &mut texts)?,
             Data::Batches(batches) => batches.each(runs, &mut |item| match item {
                 Item::Null => texts.push(None),
                 Item::Bytes(bytes) => texts.push(Some(bytes)),
@@ -226,6 +251,11 @@ impl Column {
             texts.not_null = texts.iter().map(|text| u8::from(text != missing)).collect();
         }
         Ok(texts)
+    }
+
+    /// The account of the container.
+    fn account(&self) -> &Account {
+        self.frame().frame.chunks.item().memory.account()
     }
 
     /// Whether its values are text.
@@ -287,7 +317,8 @@ impl Dictionary {
     /// Its texts.
     pub(super) fn texts(&self) -> Result<&Texts> {
         self.texts.get(|| {
-            let mut texts = Texts::within(DICTIONARY);
+            let account = self.values.frame.frame.chunks.item().memory.account();
+            let mut texts = Texts::within(DICTIONARY, account);
             let count = Limits::check(self.values.count()?, DICTIONARY / 16, "dictionary")?;
             self.values.each(&[Range { start: 0, end: count }], &mut |item| match item {
                 Item::Bytes(text) => texts.push(Some(text)),
@@ -366,7 +397,7 @@ fn in_bytes(end: i64, bytes: &Rows) -> Result<u64> {
 }
 
 /// Adds the texts of the rows in `runs`, which end in `bytes` as `ends` say.
-fn utf8(ends: &Rows, bytes: &Rows, runs: &[Range<u64>], limit: u64, texts: &mut Texts) -> Result<()> {
+fn utf8(ends: &Rows, bytes: &Rows, runs: &[Range<u64>], texts: &mut Texts) -> Result<()> {
     let (mut touched, mut in_text) = (Touched::default(), Touched::default());
     for run in pieces(runs, STEP) {
         let mut places = zeroed((run.end - run.start + 1) * 8, "utf8")?;
@@ -378,7 +409,7 @@ fn utf8(ends: &Rows, bytes: &Rows, runs: &[Range<u64>], limit: u64, texts: &mut 
             return Err(descending());
         }
         let (Some(&first), Some(&last)) = (places.first(), places.last()) else { continue };
-        Limits::check(to_u64(texts.data.len()).saturating_add(last - first), limit, "text")?;
+        texts.reserve(last - first)?;
         let mut found = zeroed(last - first, "text")?;
         bytes.read(first..last, &mut found, &mut in_text)?;
         for pair in places.windows(2) {

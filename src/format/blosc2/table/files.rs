@@ -1,12 +1,11 @@
-//! The files of a table: `columns/`, and the table as a whole.
+//! The files and arrays of a table.
 #![forbid(unsafe_code)]
 
 use std::sync::{Arc, OnceLock};
 
-use serde_json::{Map, Value, json};
-
-use crate::error::{Error, Result};
-use crate::format::{Array, BlobRef, Content, Directory, Entry, File, ListedArray, Node, npy};
+use crate::bytes::to_usize;
+use crate::error::Result;
+use crate::format::{Array, BlobRef, Content, Entry, File, Node, npy};
 use crate::once::Once;
 
 use super::super::entries::failing;
@@ -92,54 +91,50 @@ impl TableFiles {
     }
 
     /// The Arrow file.
-    pub(super) fn arrow(self: &Arc<Self>) -> File {
-        let this = Arc::clone(self);
-        let make = move || {
-            let (account, work) = (&this.table.leaves.options.account, this.table.leaves.work());
-            let blob = this.arrow.build(account, work, || Ok(BlobRef::new(ArrowFile::new(&this.table)?)))?;
-            Ok(Content::Blob(blob.clone()))
-        };
-        let stored = self.table.columns.iter().flatten().map(Table::stored).sum();
-        File::new(Content::Deferred { len: None, make: Arc::new(make) }).stored(stored)
+    pub(super) fn arrow(&self) -> Result<Content> {
+        let (account, work) = (&self.table.leaves.options.account, self.table.leaves.work());
+        let blob = self.arrow.build(account, work, || Ok(BlobRef::new(ArrowFile::new(&self.table)?)))?;
+        Ok(Content::Blob(blob.clone()))
     }
 
-    /// Its arrays, with the marks of missing values; `prefix` comes before their names.
-    pub(super) fn arrays(&self, prefix: &[u8]) -> Result<Vec<ListedArray>> {
-        let mut arrays = Vec::new();
+    /// The values of a column, or the marks of missing ones, as array `number`; `prefix` comes before its name.
+    pub(super) fn array(&self, number: u64, prefix: &[u8]) -> Result<Option<(Vec<u8>, File)>> {
+        let index = to_usize(number / 2, "column")?;
         let named = |path: &str, suffix| [prefix, path.as_bytes(), suffix].concat();
+        let broken = |why: String| File::new(Content::bytes([])).attr("error", why);
+        Ok(match (self.table.columns.get(index), number % 2) {
+            (Some(Ok(column)), 0) => {
+                let why = || broken(why_no_array(&column.spec.kind).to_owned());
+                let values = self.values(index, column, &column.spec.name)?;
+                Some((named(&column.spec.path, b""), values.unwrap_or_else(why)))
+            }
+            (Some(Ok(column)), _) => {
+                self.marks(index, column).map(|marks| (named(&column.spec.path, b".notnull"), marks))
+            }
+            (Some(Err((_, path, error))), 0) => Some((named(path, b""), broken(error.to_string()))),
+            _ => None,
+        })
+    }
+
+    /// The files of `columns/`.
+    pub(super) fn entries(self: &Arc<Self>) -> Result<Vec<Entry>> {
+        let named =
+            |path: &str, suffix, file: File| Entry { nested: true, ..Entry::named(path, suffix, Node::from(file)) };
+        let mut entries = Vec::new();
         for (index, column) in self.table.columns.iter().enumerate() {
             match column {
                 Ok(column) => {
                     let path = &column.spec.path;
-                    let left_out = || File::new(Content::bytes([])).attr("error", why_no_array(&column.spec.kind));
                     let values = self.values(index, column, &column.spec.name)?;
-                    arrays.push((named(path, b""), None, values.unwrap_or_else(left_out)));
-                    arrays.extend(self.marks(index, column).map(|marks| (named(path, b".notnull"), None, marks)));
+                    entries.extend(values.map(|file| named(path, ".raw", file)));
+                    entries.extend(self.texts(index, column).map(|file| named(path, ".npy", file)));
+                    let marks = self.marks(index, column);
+                    entries.extend(marks.map(|file| named(&format!("{path}.notnull"), ".raw", file)));
                 }
-                Err((_, path, error)) => {
-                    arrays.push((named(path, b""), None, File::new(Content::bytes([])).attr("error", error)));
-                }
+                Err((_, path, error)) => entries.push(named(path, ".raw", File::new(failing(error.clone())?))),
             }
         }
-        Ok(arrays)
-    }
-
-    /// What `info.json` says of it.
-    pub(super) fn info(&self) -> Value {
-        let column = |column: &std::result::Result<Column, (String, String, Error)>| match column {
-            Ok(Column { spec, .. }) => {
-                let mut map = Map::from_iter([("name".to_owned(), Value::from(&*spec.name))]);
-                map.extend(spec.about.clone());
-                Value::Object(map)
-            }
-            Err((name, _, error)) => json!({ "name": name, "error": error.to_string() }),
-        };
-        json!({
-            "rows": self.table.rows,
-            "stored_rows": self.table.marks.count(),
-            "columns": self.table.columns.iter().map(column).collect::<Value>(),
-            "computed_columns": self.table.computed,
-        })
+        Ok(entries)
     }
 }
 
@@ -149,35 +144,5 @@ fn why_no_array(kind: &Kind) -> &'static str {
         Kind::Utf8 | Kind::Text | Kind::Dictionary { .. } => "text of any length: see columns/ and table.arrow",
         Kind::Bytes => "bytes of any length: see table.arrow",
         _ => "values of no fixed type: see stored/",
-    }
-}
-
-/// `columns/`.
-pub(super) struct ColumnsDir(pub(super) Arc<TableFiles>);
-
-impl Directory for ColumnsDir {
-    fn is_made_again(&self) -> bool {
-        true
-    }
-
-    fn entries(&self) -> Result<Vec<Entry>> {
-        let Self(files) = self;
-        let named =
-            |path: &str, suffix, file: File| Entry { nested: true, ..Entry::named(path, suffix, Node::from(file)) };
-        let mut entries = Vec::new();
-        for (index, column) in files.table.columns.iter().enumerate() {
-            match column {
-                Ok(column) => {
-                    let path = &column.spec.path;
-                    let values = files.values(index, column, &column.spec.name)?;
-                    entries.extend(values.map(|file| named(path, ".raw", file)));
-                    entries.extend(files.texts(index, column).map(|file| named(path, ".npy", file)));
-                    let marks = files.marks(index, column);
-                    entries.extend(marks.map(|file| named(&format!("{path}.notnull"), ".raw", file)));
-                }
-                Err((_, path, error)) => entries.push(named(path, ".raw", File::new(failing(error.clone())?))),
-            }
-        }
-        Ok(entries)
     }
 }

@@ -24,6 +24,7 @@ pub(in crate::format::blosc2) trait Leaves: Send + Sync {
 }
 
 /// The leaves of a table.
+#[derive(Clone)]
 pub(super) struct TableLeaves {
     pub(super) all: Arc<dyn Leaves>,
     /// Their numbers, by the key in the table.

@@ -19,6 +19,7 @@ mod live;
 mod nulls;
 mod rows;
 mod schema;
+mod store_table;
 mod tables;
 mod texts;
 
@@ -41,7 +42,7 @@ pub(super) use tables::Tables;
 
 /// Bytes that may be decoded to find a number of rows or the lengths of texts: a constant, plus a factor for each byte
 /// of the file.
-const WORK: (u64, u64) = (16 << 30, 1024);
+const WORK: (u64, u64) = (4 << 30, 1024);
 
 /// A table.
 pub(super) struct Table {
@@ -149,7 +150,8 @@ impl Table {
     /// Characters of the longest text of `column`; at least 1, as NumPy has it.
     fn longest(&self, column: &Column) -> Result<u64> {
         let mut longest = 1;
-        self.for_each_step(self.step(64), |runs| {
+        let step = self.step(column.mean_len(self.marks.count()).max(64));
+        self.for_each_step(step, |runs| {
             longest = column.texts(runs, self.leaves.options.limits.piece)?.longest().max(longest);
             Ok(())
         })?;

@@ -1,6 +1,6 @@
 //! The tables among the leaves of a store.
 //!
-//! Limits: [`TABLES`] tables; further ones are shown as leaves.
+//! Limits: [`TABLES`] tables with keys of [`KEY`] bytes; others are shown as leaves.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -10,19 +10,18 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::format::about::Attributes;
-use crate::format::{Arrays, Check, Entry, File, Node, Options};
-use crate::once::Once;
+use crate::format::{Arrays, Check, Content, Entry, File, Node, Options};
 
-use super::super::entries::failing;
 use super::arrays::StoreArrays;
-use super::files::{ColumnsDir, TableFiles};
 use super::leaves::{Leaves, TableLeaves};
-use super::{Table, schema};
+use super::schema;
+use super::store_table::{ColumnsDir, StoreTable};
 
-/// Maximum number of tables in a store.
+/// Maximum number of tables in a store, and bytes of the key of one.
 const TABLES: usize = 1000;
+const KEY: usize = 256;
 /// The leaves by which a table is known, and one with the attributes of a table.
 const META: &[u8] = b"_meta";
 const MARKS: &[u8] = b"_valid_rows";
@@ -31,16 +30,6 @@ const ATTRIBUTES: &str = "_vlmeta";
 /// The tables of a store.
 #[derive(Default)]
 pub(in crate::format::blosc2) struct Tables(HashMap<Vec<u8>, Arc<StoreTable>>, Vec<Arc<StoreTable>>);
-
-/// A table that is opened on first use.
-struct StoreTable {
-    /// The key of the table; empty for the root.
-    key: Vec<u8>,
-    all: Arc<dyn Leaves>,
-    numbers: Arc<HashMap<Vec<u8>, u64>>,
-    options: Options,
-    files: Once<Arc<TableFiles>>,
-}
 
 /// `key` below the group `group`.
 fn below(group: &[u8], key: &[u8]) -> Vec<u8> {
@@ -65,13 +54,15 @@ impl Tables {
     ) -> Result<Self> {
         let marked: HashSet<_> = keys.iter().filter_map(|(key, _)| group_of(key, MARKS)).collect();
         let mut groups: HashMap<Vec<u8>, HashMap<Vec<u8>, u64>> = HashMap::new();
-        for &(key, number) in keys {
-            let Some(group) = group_of(key, META).filter(|group| marked.contains(group)) else { continue };
+        let is_marked = |group: &&[u8]| group.len() <= KEY && marked.contains(group);
+        let candidates =
+            keys.iter().filter_map(|(key, number)| Some((group_of(key, META).filter(is_marked)?, *number)));
+        for (group, number) in candidates.take(TABLES) {
             let is_schema = match leaves.open(number) {
                 Err(e) if !e.is_lasting() => return Err(e),
                 frame => frame.is_ok_and(|frame| schema::is_schema(&frame.frame)),
             };
-            if is_schema && groups.len() < TABLES {
+            if is_schema {
                 groups.insert(group.to_vec(), HashMap::new());
             }
         }
@@ -88,7 +79,7 @@ impl Tables {
         }
         let table = |(key, numbers): (Vec<u8>, HashMap<_, _>)| {
             let (all, numbers, options) = (Arc::clone(leaves), Arc::new(numbers), options.clone());
-            Arc::new(StoreTable { key, all, numbers, options, files: Once::new() })
+            Arc::new(StoreTable::new(key, TableLeaves { all, numbers, options }))
         };
         let mut all: Vec<_> = groups.into_iter().map(table).collect();
         all.sort_unstable_by(|a, b| a.key.cmp(&b.key));
@@ -138,13 +129,14 @@ impl Tables {
                 nested: true,
                 ..Entry::named(below(&table.key, name), suffix, node)
             };
-            match table.files() {
-                Ok(files) => {
-                    entries.push(named(b"table", ".arrow", files.arrow().into()));
-                    entries.push(named(b"columns", "", Node::Dir(Arc::new(ColumnsDir(Arc::clone(files))))));
-                }
-                Err(e) => entries.push(named(b"table", ".arrow", File::new(failing(e)?).into())),
-            }
+            // Neither opens the table: its rows may have to be counted.
+            let make = {
+                let table = Arc::clone(table);
+                Arc::new(move || table.files()?.arrow())
+            };
+            let arrow = File::new(Content::Deferred { len: None, make });
+            entries.push(named(b"table", ".arrow", arrow.into()));
+            entries.push(named(b"columns", "", Node::Dir(Arc::new(ColumnsDir(Arc::clone(table))))));
         }
         Ok(entries)
     }
@@ -154,22 +146,34 @@ impl Tables {
     /// # Errors
     /// Fails if a table cannot be read now.
     pub(in crate::format::blosc2) fn with_arrays(self: &Arc<Self>, leaves: Arc<dyn Arrays>) -> Result<Arc<dyn Arrays>> {
-        let mut arrays = Vec::new();
-        for table in &self.1 {
-            match table.files() {
-                Err(e) if !e.is_lasting() => return Err(e),
-                Ok(files) => arrays.extend(files.arrays(&below(&table.key, b""))?),
-                Err(_) => {}
-            }
+        if self.is_empty() {
+            return Ok(leaves);
         }
-        Ok(if self.is_empty() { leaves } else { Arc::new(StoreArrays::new(leaves, Arc::clone(self), arrays)) })
+        let mut ends = Vec::new();
+        let mut sum = 0_u64;
+        for table in &self.1 {
+            sum = sum.saturating_add(table.arrays()?);
+            ends.push(sum);
+        }
+        Ok(Arc::new(StoreArrays::new(leaves, Arc::clone(self), ends)))
+    }
+
+    /// Array `index` of table `table`, with its name.
+    pub(super) fn array(&self, table: usize, index: u64) -> Result<Option<(Vec<u8>, File)>> {
+        let table = self.1.get(table).ok_or_else(|| Error::new(Kind::NotFound, "table"))?;
+        match table.files() {
+            Err(e) if !e.is_lasting() => Err(e),
+            Err(e) if index == 0 => Ok(Some((table.key.clone(), File::new(Content::bytes([])).attr("error", e)))),
+            Err(_) => Ok(None),
+            Ok(files) => files.array(index, &below(&table.key, b"")),
+        }
     }
 
     /// The attributes of the table `key`, if it has some.
     pub(in crate::format::blosc2) fn attributes(&self, key: &[u8]) -> Option<Result<Attributes>> {
         let table = self.0.get(key)?;
-        let number = *table.numbers.get(ATTRIBUTES.as_bytes())?;
-        Some(table.all.open(number).and_then(|frame| frame.data()?.attributes()))
+        let frame = table.leaves.has(ATTRIBUTES).then(|| table.leaves.open(ATTRIBUTES))?;
+        Some(frame.and_then(|frame| frame.data()?.attributes()))
     }
 
     /// Adds what `info.json` says of them, by key.
@@ -177,7 +181,7 @@ impl Tables {
         let table = |table: &Arc<StoreTable>| {
             let key = format!("/{}", String::from_utf8_lossy(&table.key));
             let error = |e: Error| Value::Object(Map::from_iter([("error".to_owned(), e.to_string().into())]));
-            (key, table.files().map_or_else(error, |files| files.info()))
+            (key, table.info().unwrap_or_else(error))
         };
         if !self.is_empty() {
             details.insert("tables".into(), Value::Object(self.1.iter().map(table).collect()));
@@ -195,27 +199,10 @@ impl Tables {
     }
 }
 
-impl StoreTable {
-    fn files(&self) -> Result<&Arc<TableFiles>> {
-        self.files.get(|| {
-            let (all, numbers) = (Arc::clone(&self.all), Arc::clone(&self.numbers));
-            Table::open(TableLeaves { all, numbers, options: self.options.clone() }).map(TableFiles::new).map(Arc::new)
-        })
-    }
-
-    fn check(&self) -> Result<()> {
-        let table = &self.files()?.table;
-        for column in 0..table.columns.len() {
-            table.column(column)?;
-        }
-        // That the number of live rows is right.
-        table.runs(0..0).map(drop)
-    }
-}
-
 /// The length of the longest part of `key` before a `/` that `is_table`.
 fn table_of(key: &[u8], is_table: impl Fn(&[u8]) -> bool) -> Option<usize> {
-    let ends = key.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+    let near = key.get(..=KEY).unwrap_or(key);
+    let ends = near.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
     ends.chain([0]).find(|&end| key.get(..end).is_some_and(&is_table))
 }
 

@@ -2,9 +2,10 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
+use crate::account::Account;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
-use crate::limits::Limits;
+use crate::limits::{Charge, Limits};
 
 /// Values, each of any length.
 #[derive(Debug)]
@@ -14,23 +15,45 @@ pub(super) struct Texts {
     pub(super) ends: Vec<usize>,
     /// Whether each is a value: 1, or 0 if it is missing.
     pub(super) not_null: Vec<u8>,
-    /// Maximum bytes of all.
+    /// Maximum bytes of all, and the account that is charged for them.
     limit: u64,
+    account: Account,
+    charged: u64,
+    charge: Option<Charge>,
 }
 
+/// Bytes that are charged at least.
+const LEAST: u64 = 1 << 20;
+
 impl Texts {
-    /// Room for at most `limit` bytes.
-    pub(super) fn within(limit: u64) -> Self {
-        Self { data: Vec::new(), ends: Vec::new(), not_null: Vec::new(), limit }
+    /// Room for at most `limit` bytes, which are charged to `account`.
+    pub(super) fn within(limit: u64, account: &Account) -> Self {
+        let account = account.clone();
+        Self { data: Vec::new(), ends: Vec::new(), not_null: Vec::new(), limit, account, charged: 0, charge: None }
+    }
+
+    /// Charges room for `more` bytes.
+    ///
+    /// # Errors
+    /// [`crate::error::Kind::TooLarge`] beyond the limit; as [`Account::charge`].
+    pub(super) fn reserve(&mut self, more: u64) -> Result<()> {
+        let need = Limits::check(to_u64(self.data.len()).saturating_add(more), self.limit, "text")?;
+        if need > self.charged {
+            // The vector doubles too; another copy may be made of what is added.
+            self.charged = need.saturating_mul(2).max(LEAST);
+            self.charge = None;
+            self.charge = Some(self.account.charge(self.charged.saturating_mul(2), "text")?);
+        }
+        Ok(())
     }
 
     /// Adds a value, or that one is missing.
     ///
     /// # Errors
-    /// [`crate::error::Kind::TooLarge`] beyond the limit.
+    /// As [`Texts::reserve`].
     pub(super) fn push(&mut self, value: Option<&[u8]>) -> Result<()> {
         let bytes = value.unwrap_or_default();
-        Limits::check(to_u64(self.data.len()).saturating_add(to_u64(bytes.len())), self.limit, "text")?;
+        self.reserve(to_u64(bytes.len()))?;
         self.data.extend_from_slice(bytes);
         self.ends.push(self.data.len());
         self.not_null.push(value.is_some().into());
@@ -91,9 +114,13 @@ impl Texts {
 mod tests {
     use super::*;
 
+    fn account() -> Account {
+        Account::new(8 << 20, 0)
+    }
+
     #[test]
     fn text_becomes_utf32_and_back() {
-        let mut texts = Texts::within(100);
+        let mut texts = Texts::within(100, &account());
         for text in ["", "ab", "\u{e9}\u{1f600}z"] {
             texts.push(Some(text.as_bytes())).unwrap();
         }
@@ -102,7 +129,7 @@ mod tests {
         assert_eq!((texts.longest(), &*texts.not_null), (3, &[1, 1, 1, 0][..]));
         let mut wide = vec![0xff; 4 * 12];
         texts.to_utf32(3, &mut wide).unwrap();
-        let mut back = Texts::within(100);
+        let mut back = Texts::within(100, &account());
         wide.chunks(12).try_for_each(|element| back.push_utf32(element, false)).unwrap();
         assert!(back.data == texts.data && back.ends == texts.ends);
         assert!(texts.to_utf32(2, &mut wide).is_err());
@@ -110,11 +137,17 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_are_errors() {
-        let mut texts = Texts::within(4);
+        let mut texts = Texts::within(4, &account());
         texts.push(Some(b"\xc3")).unwrap();
         texts.push(Some(b"\xa9")).unwrap();
         assert!(texts.check().is_err(), "a character in two values");
         assert!(texts.push(Some(b"abc")).is_err(), "beyond the limit");
         assert!(texts.push_utf32(&[0, 0xd8, 0, 0], false).is_err(), "half of a pair");
+        let account = account();
+        let mut texts = Texts::within(u64::MAX, &account);
+        texts.push(Some(&[b'a'; 1000])).unwrap();
+        assert!(account.memory().used() > 1000 && texts.reserve(3 << 20).is_err(), "beyond the account");
+        drop(texts);
+        assert_eq!(account.memory().used(), 0);
     }
 }

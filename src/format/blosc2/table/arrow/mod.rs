@@ -59,7 +59,8 @@ impl ArrowFile {
             }
         }
         left_out.extend(table.computed.iter().map(|name| format!("{name}: computed by python-blosc2")));
-        let widest = columns.iter().map(ArrowColumn::row_len).max().unwrap_or(1);
+        let mean = table.columns.iter().flatten().map(|column| column.mean_len(table.marks.count()));
+        let widest = columns.iter().map(ArrowColumn::row_len).chain(mean).max().unwrap_or(1);
         let step = (BATCH / widest.max(1)).clamp(1, ROWS).min(table.step(widest).max(64));
         let count = if columns.is_empty() { 0 } else { table.rows.div_ceil(step) };
         // For each batch, its place; for each column in it, the ends of the piece and of the text.
