@@ -73,7 +73,7 @@
 //! | `fuse` | mounting (fuser) |
 //! | `cuda` | decoding FZM on NVIDIA GPUs (cudarc; the driver is loaded at run time) |
 //! | `remote` | objects on HTTP servers and in S3 (reqwest, rustls, `object_store`) |
-//! | `serve` | a server of HTTP, WebDAV and NFS (hyper, tokio, `nfs3_server`) |
+//! | `serve` | a server of HTTP, WebDAV and NFS (hyper, tokio) |
 //!
 //! # Glossary
 //!

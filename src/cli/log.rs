@@ -66,7 +66,7 @@ pub(super) fn start(level: Level, target: Target<'_>) -> Result<(), Failure> {
     let filter =
         EnvFilter::try_new(&directives).map_err(|e| Failure::usage(format!("{VARIABLE}={directives}: {e}")))?;
     // Their messages may carry credentials; our own report failed requests.
-    let quiet = ["object_store", "reqwest", "hyper", "hyper_util", "nfs3_server", "rustls"];
+    let quiet = ["object_store", "reqwest", "hyper", "hyper_util", "rustls"];
     let directives = quiet.iter().filter_map(|name| format!("{name}=off").parse().ok());
     let filter = directives.fold(filter, EnvFilter::add_directive);
     let log = tracing_subscriber::registry().with(filter);

@@ -29,8 +29,7 @@ pub(super) fn run(args: &args::Serve, out: &mut dyn Write) -> Outcome {
         return Err(Failure::usage(why));
     }
     if args.reach.nfs.is_some() && !args.reach.public && !is_loopback(args.reach.listen) {
-        let why = "--nfs limits nothing that a client sends, and encrypts nothing; on an address that is not loopback say \
-                   --public";
+        let why = "--nfs sends its secret path unencrypted; on an address that is not loopback say --public";
         return Err(Failure::usage(why));
     }
     let refused = |e| Failure::of(&args.file, &e);

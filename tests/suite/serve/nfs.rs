@@ -1,10 +1,12 @@
 //! NFS, with libnfs as the client, which needs no rights.
 
 use std::fs;
+use std::io::Write as _;
+use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use super::server::{Server, cat};
+use super::server::{Reply, Server, cat};
 use crate::support::mounts::{fzmfs, has, skip};
 use crate::support::opened::data;
 
@@ -62,6 +64,53 @@ fn nfs_needs_the_secret_path_too() {
     let mut command = fzmfs();
     command.arg("serve").arg(data(SAMPLE)).args(["--listen", "0.0.0.0:0", "--nfs", "0"]);
     assert_eq!(command.output().unwrap().status.code(), Some(2), "others than loopback need --public");
+}
+
+#[test]
+fn what_is_no_call_or_too_large_ends_its_connection_and_nothing_else() {
+    let server = Server::start(&data(SAMPLE), &["--nfs", "0"]);
+    let send = |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.nfs.unwrap())).unwrap();
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(Shutdown::Write);
+        Reply::read_rest(stream)
+    };
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
+    let last = |len: u32| 1 << 31 | len;
+    for bytes in [
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        words(&[last(0x7fff_ffff)]),
+        words(&[0x7fff_ffff, 1, 2, 3]),
+        words(&[0, 0, 0]),
+        words(&[last(4), 7]),
+        // A reply, and a credential that is longer than the call.
+        words(&[last(40), 7, 1, 2, 100_003, 3, 0, 0, 0, 0, 0]),
+        words(&[last(40), 7, 0, 2, 100_003, 3, 0, 0, u32::MAX, 0, 0]),
+    ] {
+        assert!(send(&bytes).is_empty(), "{bytes:?}");
+    }
+    // Refusals that have a reply: another version of RPC, program, version, procedure, and no handle.
+    for (call, status) in [
+        ([7, 0, 3, 100_003, 3, 0, 0, 0, 0, 0], [7, 1, 1, 0, 2, 2].as_slice()),
+        ([7, 0, 2, 100_099, 3, 0, 0, 0, 0, 0], &[7, 1, 0, 0, 0, 1]),
+        ([7, 0, 2, 100_003, 4, 0, 0, 0, 0, 0], &[7, 1, 0, 0, 0, 2, 3, 3]),
+        ([7, 0, 2, 100_003, 3, 99, 0, 0, 0, 0], &[7, 1, 0, 0, 0, 3]),
+        ([7, 0, 2, 100_003, 3, 1, 0, 0, 0, 0], &[7, 1, 0, 0, 0, 4]),
+        ([7, 0, 2, 100_003, 3, 0, 0, 0, 0, 0], &[7, 1, 0, 0, 0, 0]),
+    ] {
+        let sent = [words(&[last(40)]), words(&call)].concat();
+        let want = [words(&[last(4 * status.len() as u32)]), words(status)].concat();
+        assert_eq!(send(&sent), want, "{call:?}");
+    }
+    // A handle that nobody gave, and one that is none; in two fragments.
+    for (handle, status) in [(vec![7_u8; 48], 10_001), (vec![0; 8], 10_001)] {
+        let mut call = words(&[7, 0, 2, 100_003, 3, 1, 0, 0, 0, 0, handle.len() as u32]);
+        call.extend(handle);
+        let (head, tail) = call.split_at(10);
+        let sent = [&words(&[10])[..], head, &words(&[last(tail.len() as u32)]), tail].concat();
+        assert_eq!(send(&sent), words(&[last(28), 7, 1, 0, 0, 0, 0, status]));
+    }
+    assert_eq!(server.get("info.json").status, 200);
 }
 
 #[test]
