@@ -28,6 +28,8 @@ pub struct Space {
     pub origin: Option<Vec<f64>>,
     /// Unit of both: `um`, `mm`; empty if unknown.
     pub units: Vec<String>,
+    /// Where the dimensions point to, if that is not along the axes: in each row the part of that axis, slowest first.
+    pub direction: Option<Vec<Vec<f64>>>,
 }
 
 impl Space {
@@ -37,7 +39,23 @@ impl Space {
         let rank = spacing.len();
         let origin = origin.filter(|origin| origin.len() == rank && origin.iter().all(|place| place.is_finite()));
         let units = if units.len() == rank { units } else { vec![String::new(); rank] };
-        is_possible.then_some(Self { spacing, origin, units })
+        is_possible.then_some(Self { spacing, origin, units, direction: None })
+    }
+
+    /// The same, whose dimensions point to `direction`, unless that is no such matrix.
+    fn directed(self, direction: Option<Vec<Vec<f64>>>) -> Self {
+        let rank = self.spacing.len();
+        let is_row = |row: &Vec<f64>| row.len() == rank && row.iter().all(|part| part.is_finite());
+        let direction = direction.filter(|rows| rows.len() == rank && rows.iter().all(is_row));
+        Self { direction, ..self }
+    }
+
+    /// The vector along each dimension, fastest first, of the parts along the axes, fastest first; `None` if each is
+    /// along its axis.
+    pub fn vectors(&self) -> Option<Vec<Vec<f64>>> {
+        let rows = self.direction.as_ref()?;
+        let column = |d: usize| rows.iter().rev().filter_map(|row| row.get(d).copied()).collect();
+        Some((0..rows.len()).rev().map(column).collect())
     }
 
     /// The names of its dimensions: z, y and x are the last.
@@ -136,8 +154,9 @@ impl GivenSpace {
             None => own.as_ref().map_or_else(Vec::new, |own| own.units.clone()),
         };
         let fits = spacing.len() == rank && (units.is_empty() || units.len() == rank);
-        if let Some(space) = Space::new(spacing, own.and_then(|own| own.origin), units).filter(|_| fits) {
-            file.space = Some(space);
+        let (origin, direction) = own.map_or((None, None), |own| (own.origin, own.direction));
+        if let Some(space) = Space::new(spacing, origin, units).filter(|_| fits) {
+            file.space = Some(space.directed(direction));
         }
         file
     }
@@ -268,7 +287,8 @@ impl Arrays for PlacedArrays {
     }
 }
 
-/// The space in metadata of `mlarray`: `spacing`, `origin` and `axis_units`, of as many dimensions as the array has.
+/// The space in metadata of `mlarray`: `spacing`, `origin`, `direction` and `axis_units`, or `affine` and the last, of as
+/// many dimensions as the array has.
 pub(super) fn of_mlarray(spatial: &Value, rank: usize) -> Option<Space> {
     let numbers = |name: &str| -> Option<Vec<f64>> {
         spatial.get(name)?.as_array()?.iter().map(Value::as_f64).collect::<Option<_>>()
@@ -277,8 +297,22 @@ pub(super) fn of_mlarray(spatial: &Value, rank: usize) -> Option<Space> {
         let text = |unit: &Value| unit.as_str().map(str::to_owned);
         spatial.get(name)?.as_array()?.iter().map(text).collect::<Option<_>>()
     };
+    let matrix = |name: &str| -> Option<Vec<Vec<f64>>> {
+        let row = |row: &Value| row.as_array()?.iter().map(Value::as_f64).collect::<Option<Vec<_>>>();
+        spatial.get(name)?.as_array()?.iter().map(row).collect()
+    };
+    let units = texts("axis_units").unwrap_or_default();
+    if let Some(affine) = matrix("affine").filter(|rows| rows.len() == rank + 1) {
+        let origin = affine.iter().take(rank).filter_map(|row| row.get(rank).copied()).collect();
+        let part = |row: usize, d: usize| affine.get(row).and_then(|row| row.get(d)).copied().unwrap_or(f64::NAN);
+        let length = |d: usize| (0..rank).map(|row| part(row, d).powi(2)).sum::<f64>().sqrt();
+        let spacing: Vec<_> = (0..rank).map(length).collect();
+        let row = |row: usize| spacing.iter().enumerate().map(|(d, length)| part(row, d) / length).collect();
+        let direction = (0..rank).map(row).collect();
+        return Some(Space::new(spacing.clone(), Some(origin), units)?.directed(Some(direction)));
+    }
     let spacing = numbers("spacing").filter(|spacing| spacing.len() == rank)?;
-    Space::new(spacing, numbers("origin"), texts("axis_units").unwrap_or_default())
+    Some(Space::new(spacing, numbers("origin"), units)?.directed(matrix("direction")))
 }
 
 #[cfg(test)]
@@ -337,6 +371,18 @@ mod tests {
         let space = of_mlarray(&spatial, 3).unwrap();
         assert_eq!((space.spacing, space.origin), (vec![2.5, 1.0, 0.5], Some(vec![1.0, 2.0, 3.0])));
         assert_eq!(of_mlarray(&spatial, 4), None);
+        let turned = json!({"spacing": [2, 3], "direction": [[0, 1], [-1, 0]]});
+        let affine = json!({"affine": [[0, 3, 5], [-2, 0, 6], [0, 0, 1]]});
+        for (spatial, origin) in [(turned, None), (affine, Some(vec![5.0, 6.0]))] {
+            let space = of_mlarray(&spatial, 2).unwrap();
+            assert_eq!((space.spacing.clone(), space.origin.clone()), (vec![2.0, 3.0], origin));
+            // The fastest dimension points along the slower axis, the slower one against the faster axis.
+            assert_eq!(space.vectors().unwrap(), [[0.0, 1.0], [-1.0, 0.0]]);
+        }
+        for wrong in [json!([[1, 0]]), json!([[1, 0], [0]]), json!("x"), json!([[1, "a"], [0, 1]])] {
+            assert_eq!(of_mlarray(&json!({"spacing": [1, 1], "direction": wrong}), 2).unwrap().direction, None);
+        }
+        assert_eq!(of_mlarray(&json!({"affine": [[0, 0, 0], [0, 1, 0], [0, 0, 1]]}), 2), None);
         assert_eq!(of_mlarray(&json!({"spacing": [0, 1]}), 2), None);
         assert_eq!(of_mlarray(&json!({"spacing": null}), 2), None);
     }

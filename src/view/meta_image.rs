@@ -28,10 +28,15 @@ pub fn header(array: &Array, space: Option<&Space>, data: &str) -> Option<String
     let order = if number.is_big_endian { "True" } else { "False" };
     let origin = space.and_then(|space| space.origin.as_ref());
     let offset = origin.map_or_else(String::new, |origin| format!("Offset = {}\n", nrrd::fastest_first(origin)));
+    let vectors = space.and_then(Space::vectors).map(|vectors| vectors.concat());
+    let matrix = vectors.map_or_else(String::new, |parts| {
+        let parts: Vec<_> = parts.iter().map(f64::to_string).collect();
+        format!("TransformMatrix = {}\n", parts.join(" "))
+    });
     // The file of the elements must come last.
     Some(format!(
         "ObjectType = Image\nNDims = {rank}\nBinaryData = True\nBinaryDataByteOrderMSB = {order}\n\
-         CompressedData = False\nElementSpacing = {}\n{offset}DimSize = {sizes}\nElementType = MET_{kind}\n\
+         CompressedData = False\nElementSpacing = {}\n{offset}{matrix}DimSize = {sizes}\nElementType = MET_{kind}\n\
          ElementDataFile = {data}\n",
         nrrd::spacing(array, space),
     ))

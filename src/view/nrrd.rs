@@ -38,8 +38,48 @@ pub fn header(array: &Array, space: Option<&Space>, elements: Elements<'_>) -> O
     };
     let sizes = sizes(array)?;
     let mut text = format!("NRRD0004\ntype: {kind}\ndimension: {}\nsizes: {sizes}\n", array.shape.len());
+    let vectors = space.and_then(|space| Some((space, space.vectors()?)));
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "spacings: {}", spacing(array, space));
+    let _ = match vectors {
+        Some((space, vectors)) => write!(text, "{}", directed(space, &vectors)),
+        None => write!(text, "{}", straight(array, space)),
+    };
+    let _ = writeln!(text, "endian: {}", if number.is_big_endian { "big" } else { "little" });
+    let (skip, data) = match elements {
+        Elements::All(data) => ("", data),
+        Elements::AtEnd(data) => ("byte skip: -1\n", data),
+    };
+    let _ = write!(text, "encoding: raw\n{skip}data file: {data}\n");
+    Some(text)
+}
+
+/// The fields of a space whose dimensions point along `vectors`.
+fn directed(space: &Space, vectors: &[Vec<f64>]) -> String {
+    let list = |parts: &[f64]| format!("({})", parts.iter().map(f64::to_string).collect::<Vec<_>>().join(","));
+    let vector =
+        |(vector, distance): (&Vec<f64>, &f64)| list(&vector.iter().map(|part| part * distance).collect::<Vec<_>>());
+    let all: Vec<_> = vectors.iter().zip(space.spacing.iter().rev()).map(vector).collect();
+    let mut text = format!("space dimension: {}\nspace directions: {}\n", vectors.len(), all.join(" "));
+    if let Some(origin) = &space.origin {
+        let origin: Vec<_> = origin.iter().rev().copied().collect();
+        let _ = writeln!(text, "space origin: {}", list(&origin));
+    }
+    if let Some(units) = units(space) {
+        let _ = writeln!(text, "space units: {units}");
+    }
+    text
+}
+
+/// The units of a space, fastest dimension first, if there are any.
+fn units(space: &Space) -> Option<String> {
+    let quoted = space.units.iter().map(|unit| format!("\"{}\"", unit.replace(['"', '\\', '\n', '\r'], "")));
+    let is_known = space.units.iter().any(|unit| !unit.is_empty());
+    is_known.then(|| fastest_first(&quoted.collect::<Vec<_>>()))
+}
+
+/// The fields of a space whose dimensions are its axes.
+fn straight(array: &Array, space: Option<&Space>) -> String {
+    let mut text = format!("spacings: {}\n", spacing(array, space));
     if let Some(origin) = space.and_then(|space| space.origin.as_ref()) {
         // Otherwise elements would be cells, and the first one would begin there.
         let _ = writeln!(
@@ -49,17 +89,10 @@ pub fn header(array: &Array, space: Option<&Space>, elements: Elements<'_>) -> O
             vec!["node"; origin.len()].join(" ")
         );
     }
-    if let Some(units) = space.map(|space| &space.units).filter(|units| units.iter().any(|unit| !unit.is_empty())) {
-        let quoted = units.iter().map(|unit| format!("\"{}\"", unit.replace(['"', '\\', '\n', '\r'], "")));
-        let _ = writeln!(text, "units: {}", fastest_first(&quoted.collect::<Vec<_>>()));
+    if let Some(units) = space.and_then(units) {
+        let _ = writeln!(text, "units: {units}");
     }
-    let _ = writeln!(text, "endian: {}", if number.is_big_endian { "big" } else { "little" });
-    let (skip, data) = match elements {
-        Elements::All(data) => ("", data),
-        Elements::AtEnd(data) => ("byte skip: -1\n", data),
-    };
-    let _ = write!(text, "encoding: raw\n{skip}data file: {data}\n");
-    Some(text)
+    text
 }
 
 /// The sizes of the dimensions, fastest first; `None` unless there are 1 to [`RANK`], and elements.
@@ -103,6 +136,19 @@ mod tests {
         let space = Space::new(vec![2.5, 1.0, 1e-7], Some(vec![-1.0, 0.0, 3.5]), units);
         let text = header(&array("'<f4'", &[2, 3, 4]), space.as_ref(), Elements::All("data.raw")).unwrap();
         let want = "spacings: 0.0000001 1 2.5\naxis mins: 3.5 0 -1\ncenterings: node node node\nunits: \"um\" \"um\" \"mm\"\nendian";
+        assert!(text.contains(want), "{text}");
+    }
+
+    #[test]
+    fn dimensions_that_are_not_along_the_axes_have_vectors() {
+        let mut space = Space::new(vec![2.0, 0.5], Some(vec![5.0, 6.0]), vec!["mm".into(), "mm".into()]).unwrap();
+        space.direction = Some(vec![vec![0.0, 1.0], vec![-1.0, 0.0]]);
+        let text = header(&array("'<f4'", &[2, 3]), Some(&space), Elements::All("data.raw")).unwrap();
+        let want =
+            "space dimension: 2\nspace directions: (0,0.5) (-2,0)\nspace origin: (6,5)\nspace units: \"mm\" \"mm\"\n";
+        assert!(text.contains(want) && !text.contains("spacings") && !text.contains("axis mins"), "{text}");
+        let text = crate::view::meta_image::header(&array("'<f4'", &[2, 3]), Some(&space), "data.raw").unwrap();
+        let want = "ElementSpacing = 0.5 2\nOffset = 6 5\nTransformMatrix = 0 1 -1 0\n";
         assert!(text.contains(want), "{text}");
     }
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # What decodes nothing.
 _PLAIN: dict[str, Any] = {"mask_and_scale": False, "decode_times": False, "decode_coords": False}
 # Files that are always of arrays.
-_SUFFIXES = (".fzm", ".b2nd", ".b2z", ".zt", ".ztensor")
+_SUFFIXES = (".fzm", ".b2nd", ".b2z", ".b2d", ".mla", ".zt", ".ztensor")
 
 
 class Backend(BackendEntrypoint):
