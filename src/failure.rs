@@ -63,7 +63,12 @@ impl Failure {
 
     /// A failure that was reported already.
     pub const fn reported() -> Self {
-        Self { line: None, code: 1 }
+        Self::reported_with(1)
+    }
+
+    /// A failure that another process has reported, with its exit code.
+    pub const fn reported_with(code: u8) -> Self {
+        Self { line: None, code }
     }
 
     /// The line for standard error, if it was not reported already.

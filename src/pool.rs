@@ -1,7 +1,6 @@
 //! A thread pool for one kind of work; threads start on demand and exit after an idle timeout.
 //!
-//! It has two queues: demands, which a caller waits for, run before hints, which no caller waits for. No thread is
-//! started before the first job, so that a daemon can fork first.
+//! It has two queues: demands, which a caller waits for, run before hints, which no caller waits for.
 //!
 //! Invariant: a panic in a job ends only that job.
 #![forbid(unsafe_code)]

@@ -3,8 +3,8 @@
 //! The library's interface, which the `fzmfs` commands also use; see the crate documentation. An [`Archive`] owns all
 //! the resources it needs (descriptors, cache, threads, temporary files); archives share nothing.
 //!
-//! Invariants: nothing is printed; no thread starts before the first decode, so that a daemon may fork after
-//! [`Archive::open`]; a panic in a decoder becomes an error.
+//! Invariants: nothing is printed; no local file starts a thread before the first decode; a panic in a decoder becomes
+//! an error.
 #![forbid(unsafe_code)]
 
 mod array;

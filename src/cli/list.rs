@@ -15,6 +15,9 @@ use crate::text::{self, escaped};
 const COLUMNS: [&str; 6] = ["MOUNTPOINT", "SOURCE", "PID", "CACHE", "HITS", "DECODED"];
 
 pub(super) fn run(args: &List, out: &mut dyn Write) -> Outcome {
+    if let (Some(id), [point]) = (args.ask, &*args.points) {
+        return out.write_all(&fs::answer(id, point)).map_err(|e| report::output(&e));
+    }
     let listing = fs::list(&args.points)?;
     let printed = if args.json {
         let objects = listing.mounts.iter().map(to_json).collect();

@@ -1,49 +1,71 @@
 //! `fzmfs mount`: combines the options of a mount.
 #![forbid(unsafe_code)]
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::args::{Mount, MountArgs};
+use super::args::{self, Mount, MountArgs, Purpose};
 use super::log::{self, Level, Target};
 use super::report::{Failure, Outcome};
 use crate::archive::{Archive, Directory};
-use crate::format;
-use crate::fs::{self, MountOptions, Owner};
+use crate::format::{self, Container};
+use crate::fs::{self, MountOptions, Owner, Process};
+use crate::mirror::Containers;
 use crate::source::Location;
 use crate::source::location::shown;
 
 pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
-    let foreground = args.foreground || args.debug;
+    let Purpose { fake, daemon } = args.purpose;
+    if !args.foreground && !args.debug && !fake && !daemon {
+        let mut words = args::normalised(std::env::args_os().collect());
+        words.insert(2, "--daemon".into());
+        return fs::start_daemon(words.into_iter().skip(1));
+    }
+    let system = |e: io::Error| Failure::system(&args.mountpoint, &e);
+    // Before the first thread.
+    let process = if daemon { Process::daemon() } else { Process::foreground() }.map_err(system)?;
     let level = if args.debug { Level::Requests } else { Level::Warnings };
-    log::start(level, Target::choose(log, if foreground { Target::Terminal } else { Target::System }))?;
+    log::start(level, Target::choose(log, if daemon { Target::System } else { Target::Terminal }))?;
     args.reading.check()?;
+    if !fake {
+        fs::check_point(&args.mountpoint)?;
+    }
     let file = absolute(&args.file);
-    let directory = args.reading.directory(&file, &args.mirroring).map_err(|e| Failure::of(&args.file, &e))?;
-    if args.fake && directory.is_none() {
-        return args.reading.open(&args.file).map(drop).map_err(|e| Failure::of(&args.file, &e));
+    match process.until_signal(|| open(args, &file)).map_err(system)?? {
+        _ if fake => Ok(()),
+        Opened::Directory(containers) => {
+            let context = containers.options.clone();
+            fs::mount_directory(&request(args, &file, context), *containers, process)
+        }
+        Opened::Container(container, context) => {
+            fs::mount_container(&request(args, &file, *context), &container, process)
+        }
     }
-    if args.fake {
-        return Ok(());
-    }
-    fs::check_point(&args.mountpoint)?;
-    match directory {
-        Some(_) => args.reading.report_unused_remote(&args.file),
-        None => args.mirroring.report_unused(&args.file),
-    }
-    let (options, gpu) = (args.reading.options(), args.reading.gpu());
-    if let Some(containers) = directory.and_then(Directory::containers) {
-        let context = containers.options.clone();
-        return fs::mount_directory(&request(args, &file, foreground, context), containers);
-    }
-    // Report errors of the file before there is a second process or a mount.
-    let opened = Archive::open_container(&file, &options, gpu);
-    let (container, context) = opened.map_err(|e| Failure::of(&args.file, &e))?;
-    args.reading.report_unused(&args.file, &container.info());
-    fs::mount_container(&request(args, &file, foreground, context), &container)
 }
 
-fn request(args: &Mount, file: &Path, foreground: bool, context: format::Options) -> MountOptions {
+/// What is to be mounted.
+enum Opened {
+    Directory(Box<Containers>),
+    Container(Arc<dyn Container>, Box<format::Options>),
+}
+
+fn open(args: &Mount, file: &Path) -> Result<Opened, Failure> {
+    let refused = |e| Failure::of(&args.file, &e);
+    let directory = args.reading.directory(file, &args.mirroring).map_err(refused)?;
+    if let Some(containers) = directory.and_then(Directory::containers) {
+        args.reading.report_unused_remote(&args.file);
+        return Ok(Opened::Directory(Box::new(containers)));
+    }
+    args.mirroring.report_unused(&args.file);
+    let (options, gpu) = (args.reading.options(), args.reading.gpu());
+    let (container, context) = Archive::open_container(file, &options, gpu).map_err(refused)?;
+    args.reading.report_unused(&args.file, &container.info());
+    Ok(Opened::Container(container, Box::new(context)))
+}
+
+fn request(args: &Mount, file: &Path, context: format::Options) -> MountOptions {
     let (reading, mounting) = (args.reading.options(), &args.mounting);
     MountOptions {
         options: context,
@@ -53,7 +75,6 @@ fn request(args: &Mount, file: &Path, foreground: bool, context: format::Options
         owner: Owner { uid: mounting.uid, gid: mounting.gid, umask: mounting.umask.unwrap_or(0) },
         auto_unmount: mounting.auto_unmount,
         fsname: mounting.fsname.clone().or_else(|| Some(shown(file).into_owned().into_os_string())),
-        foreground,
         idle: mounting.idle.filter(|&seconds| seconds > 0).map(|seconds| Duration::from_secs(seconds.into())),
         ..MountOptions::new(shown(file), &args.mountpoint)
     }

@@ -1,102 +1,92 @@
-//! Daemonization: the caller waits until the mount is ready or has failed.
+//! The daemon of a mount: this program, started again in a session of its own.
 //!
-//! The fork precedes all threads, pools and devices; the child creates what it needs.
+//! Its caller waits until the mount is ready or the daemon has ended. Until it is ready, the daemon has the standard
+//! output and error of its caller, for its messages; its standard input is a pipe to the caller. It is started rather
+//! than forked, so that neither needs to know which threads, connections and devices the other has.
+//!
+//! Invariant: a caller that is killed takes a daemon that is not ready with it.
 #![forbid(unsafe_code)]
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::path::Path;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
-use super::sys::{self, ForkResult};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::thread::set_name;
+
+use super::sys;
 use crate::failure::Failure;
 
-/// Sent by the child when the mount is ready; any other message is the line of a failure.
-const MOUNTED: &[u8] = b"\0mounted";
+/// Sent by the daemon when the mount is ready.
+const READY: &[u8] = b"ready";
 
-/// The role of the process after [`split`].
-#[derive(Debug)]
-pub(super) enum Role {
-    /// The process the user started, after the daemon's report.
-    Caller(Result<(), Failure>),
-    /// The daemon, which must report through this.
-    Daemon(Report),
-}
-
-/// The daemon's pipe to the process that started it.
-#[derive(Debug)]
-pub(super) struct Report(File);
-
-/// Forks for a mount on `mountpoint`. Returns in the caller after the daemon has reported or died.
+/// Starts the daemon: this program, with `args`, which make it call [`Caller::leave`]. Returns when the mount is ready.
 ///
 /// # Errors
-/// Fails if the pipe, the fork or the wait for the child fails.
-pub(super) fn split(mountpoint: &Path) -> io::Result<Role> {
-    let (mut from_daemon, to_caller) = sys::pipe()?;
-    match sys::fork()? {
-        ForkResult::Child => {
-            drop(from_daemon);
-            let report = Report(to_caller);
-            match leave() {
-                Ok(()) => Ok(Role::Daemon(report)),
-                Err(e) => {
-                    report.failed(&Failure::system(mountpoint, &e));
-                    std::process::exit(1);
-                }
-            }
-        }
-        ForkResult::Parent(pid) => {
-            drop(to_caller);
-            let mut said = Vec::new();
-            from_daemon.read_to_end(&mut said)?;
-            Ok(Role::Caller(match said.as_slice() {
-                MOUNTED => Ok(()),
-                [] => Err(Failure::at(mountpoint, died(sys::wait_for(pid)?))),
-                line => Err(Failure::new(String::from_utf8_lossy(line))),
-            }))
+/// The daemon cannot be started, or has ended, with a failure that it has reported.
+pub fn start<I: IntoIterator<Item: AsRef<OsStr>>>(args: I) -> Result<(), Failure> {
+    let failed =
+        |e: io::Error| Failure::new(format_args!("the daemon cannot be started: {}", crate::error::os_explain(&e)));
+    let (mut from_daemon, to_caller) = io::pipe().map_err(failed)?;
+    let mut daemon = sys::this_program().args(args).stdin(to_caller).spawn().map_err(failed)?;
+    let mut said = Vec::new();
+    from_daemon.read_to_end(&mut said).map_err(failed)?;
+    if said == READY {
+        return Ok(());
+    }
+    Err(ended(daemon.wait().map_err(failed)?))
+}
+
+/// Describes a daemon that ended before the mount was ready.
+fn ended(status: ExitStatus) -> Failure {
+    match status.code().map(u8::try_from) {
+        Some(Ok(code)) if code != 0 => Failure::reported_with(code),
+        _ => {
+            let how = status.signal().map_or("ended".to_owned(), |signal| format!("was killed by signal {signal}"));
+            Failure::new(format_args!("the daemon {how} before it could mount"))
         }
     }
 }
 
-/// Detaches from the terminal, the working directory and the inherited files.
-fn leave() -> io::Result<()> {
-    sys::setsid()?;
-    // stdout and stderr follow once the mount is ready, as duplicates of this one: that step must not fail.
-    sys::redirect(&OpenOptions::new().read(true).write(true).open("/dev/null")?, 0)?;
-    // Inherited locks and pipes must not stay open as long as the mount.
-    sys::close_inherited();
-    // Keeps no directory busy; all relative paths are resolved already.
-    std::env::set_current_dir("/")
-}
+/// The process that waits for this one, a daemon.
+#[derive(Debug)]
+pub(super) struct Caller(File);
 
-impl Report {
-    /// Reports that the mount is ready, and releases the caller's terminal.
+impl Caller {
+    /// Leaves the session of the caller, which has called [`start`], and its other files.
     ///
     /// # Errors
-    /// Fails if the streams cannot be redirected.
-    pub(super) fn mounted(mut self) -> io::Result<()> {
+    /// From the system calls.
+    pub(super) fn leave() -> io::Result<Self> {
+        set_parent_process_death_signal(Some(Signal::TERM))?;
+        // Not that of /proc/self/exe.
+        set_name(c"fzmfs")?;
+        // Inherited locks and pipes must not stay open as long as the mount.
+        sys::close_inherited();
+        let caller = Self(io::stdin().as_fd().try_clone_to_owned()?.into());
+        // The other streams follow once the mount is ready, as duplicates of this one: that step must not fail.
+        sys::redirect(&OpenOptions::new().read(true).write(true).open("/dev/null")?, 0)?;
+        sys::setsid()?;
+        Ok(caller)
+    }
+
+    /// Reports that the mount is ready, and leaves the caller's terminal and its directory.
+    ///
+    /// # Errors
+    /// The caller was killed, or the streams cannot be redirected.
+    pub(super) fn ready(mut self) -> io::Result<()> {
+        // Keeps no directory busy; all relative paths are resolved already.
+        std::env::set_current_dir("/")?;
         sys::redirect(&io::stdin(), 1)?;
         sys::redirect(&io::stdin(), 2)?;
-        // The caller may have exited.
-        self.0.write_all(MOUNTED).ok();
-        Ok(())
-    }
-
-    /// Reports that mounting failed.
-    pub(super) fn failed(mut self, failure: &Failure) {
-        // There is no other channel for a failure here.
-        self.0.write_all(failure.to_string().as_bytes()).ok();
-    }
-}
-
-/// Describes a daemon that ended without a report.
-fn died(status: libc::c_int) -> String {
-    if libc::WIFSIGNALED(status) {
-        format!("the daemon was killed by signal {} before it could mount", libc::WTERMSIG(status))
-    } else {
-        format!("the daemon ended with status {} before it could mount", libc::WEXITSTATUS(status))
+        set_parent_process_death_signal(None)?;
+        self.0.write_all(READY)
     }
 }
 

@@ -2,22 +2,21 @@
 //!
 //! The mounts come from the kernel's table, which needs no daemon. The daemons are asked concurrently, each by a child
 //! process, for at most [`PATIENCE`]: a request that a stopped daemon has taken cannot be killed, so a process with a
-//! thread in it would not end.
+//! thread in it would not end. A child is this program, which prints [`answer`].
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::mountinfo::{self, Mount, Table};
 use super::pinned::Pinned;
-use super::sys::{self, ForkResult};
-use super::{daemon_id, stats};
+use super::{daemon_id, stats, sys};
 use crate::error::os_message;
 use crate::failure::Failure;
 
@@ -141,54 +140,50 @@ impl Answer {
 
 /// Asks the daemons of all `mounts`; `None` for one that does not answer in time.
 fn ask_all(mounts: &[Mount]) -> Vec<Option<Answer>> {
-    let asked: Vec<io::Result<File>> = mounts.iter().map(ask_apart).collect();
+    let asked: Vec<io::Result<Child>> = mounts.iter().map(ask_apart).collect();
     let end = Instant::now() + PATIENCE;
-    let answer = |pipe: io::Result<File>| match pipe {
-        Ok(pipe) => read_until(pipe, end),
+    let answer = |child: io::Result<Child>| match child {
+        Ok(child) => read_until(child, end),
         Err(e) => Some(Answer::without(State::Refused(os_message(&e)))),
     };
     asked.into_iter().map(answer).collect()
 }
 
-/// The answer in `pipe`, if it comes before `end`.
-fn read_until(mut pipe: File, end: Instant) -> Option<Answer> {
+/// The answer that `child` prints, if it does so before `end`.
+fn read_until(child: Child, end: Instant) -> Option<Answer> {
+    let mut printed = child.stdout?;
     let left = end.saturating_duration_since(Instant::now());
-    if sys::wait_readable(&[pipe.as_fd()], Some(left)).ok()? != [true] {
+    if sys::wait_readable(&[printed.as_fd()], Some(left)).ok()? != [true] {
         return None;
     }
     let mut bytes = vec![0; ANSWER];
-    let len = pipe.read(&mut bytes).ok()?;
+    let len = printed.read(&mut bytes).ok()?;
     Answer::from_bytes(bytes.get(..len)?)
 }
 
-/// Starts a process that asks the daemon of `mount`; returns the pipe for the answer. The process may outlive this one,
-/// and so keeps none of its files open.
-fn ask_apart(mount: &Mount) -> io::Result<File> {
-    let (from_child, mut to_parent) = sys::pipe()?;
-    match sys::fork()? {
-        ForkResult::Parent(_) => Ok(from_child),
-        ForkResult::Child => {
-            let nothing = OpenOptions::new().read(true).write(true).open("/dev/null");
-            if nothing.is_ok_and(|nothing| (0..3).all(|stream| sys::redirect(&nothing, stream).is_ok())) {
-                sys::close_inherited();
-                // The parent may have ended.
-                to_parent.write_all(&ask(mount).to_bytes()).ok();
-            }
-            std::process::exit(0);
-        }
-    }
+/// Starts a process that prints the [`answer`] of the daemon of `mount`. It may outlive this one, and so keeps neither
+/// its directory nor its files open.
+fn ask_apart(mount: &Mount) -> io::Result<Child> {
+    let mut child = sys::this_program();
+    child.args(["list", "--ask", &mount.id.to_string()]).arg(&mount.point).current_dir("/");
+    child.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
 }
 
-/// Asks the daemon of one mount.
-fn ask(mount: &Mount) -> Answer {
+/// The answer of the daemon of the mount `id` on `point`, for [`list`], in one write.
+pub fn answer(id: u64, point: &Path) -> Vec<u8> {
+    sys::close_inherited();
+    ask(id, point).to_bytes()
+}
+
+fn ask(id: u64, point: &Path) -> Answer {
     let refused = |e: io::Error| Answer::without(State::Refused(os_message(&e)));
-    let root = match Pinned::open_no_follow(&mount.point) {
+    let root = match Pinned::open_no_follow(point) {
         Ok(root) => root,
         Err(e) if mountinfo::is_dead(&e) => return Answer::without(State::Dead),
         Err(e) => return refused(e),
     };
     match root.mount_id() {
-        Ok(id) if id == mount.id => {}
+        Ok(there) if there == id => {}
         Ok(_) => return Answer::without(State::Covered),
         Err(e) => return refused(e),
     }

@@ -61,6 +61,7 @@ mod opened_inodes;
 mod options;
 mod pinned;
 mod plan;
+mod process;
 mod raw_read;
 mod read;
 mod read_only;
@@ -84,11 +85,12 @@ use crate::failure::Failure;
 use crate::format::Container;
 use crate::mirror::Containers;
 
-use daemon::Role;
 use serve::Served;
 
-pub use list::{Listed, Listing, State, list};
+pub use daemon::start as start_daemon;
+pub use list::{Listed, Listing, State, answer, list};
 pub use options::{Access, MountOptions, Owner};
+pub use process::Process;
 pub use umount::{Unmounted, umount};
 
 /// Checks that the directory `point` can be mounted on, before the container is opened.
@@ -99,49 +101,22 @@ pub fn check_point(point: &Path) -> Result<(), Failure> {
     mount::check_point(point).map(drop)
 }
 
-/// Mounts an open container. In the background, returns when the mount is ready; in the foreground, when it has ended.
+/// Mounts an open container and serves it until the mount has ended.
 ///
 /// # Errors
 /// A message for the user.
-pub fn mount_container(request: &MountOptions, container: &Arc<dyn Container>) -> Result<(), Failure> {
-    mount(request, Served::Container(container.clone()))
+pub fn mount_container(
+    request: &MountOptions,
+    container: &Arc<dyn Container>,
+    process: Process,
+) -> Result<(), Failure> {
+    serve::serve(request, Served::Container(container.clone()), process)
 }
 
 /// Mounts the containers of a directory, and its other files; otherwise as [`mount_container`].
 ///
 /// # Errors
 /// A message for the user.
-pub fn mount_directory(request: &MountOptions, containers: Containers) -> Result<(), Failure> {
-    mount(request, Served::Directory(Box::new(containers)))
-}
-
-fn mount(request: &MountOptions, served: Served) -> Result<(), Failure> {
-    let point = mount::check_point(&request.mountpoint)?;
-    if let Served::Directory(containers) = &served
-        && containers.top.prefix().is_none()
-    {
-        mount::check_outside(&point, containers.top.path()).map_err(|why| Failure::at(&request.mountpoint, why))?;
-    }
-    if request.foreground {
-        return serve::serve(request, served, point, || {
-            daemon::tell_systemd();
-            Ok(())
-        });
-    }
-    // Threads and connections do not survive the fork.
-    match &served {
-        Served::Container(container) => container.sources().iter().for_each(|source| source.pause()),
-        Served::Directory(containers) => containers.top.prefix().into_iter().for_each(|prefix| prefix.pause()),
-    }
-    match daemon::split(&request.mountpoint).map_err(|e| Failure::system(&request.mountpoint, &e))? {
-        Role::Caller(outcome) => outcome,
-        Role::Daemon(report) => {
-            let mut report = Some(report);
-            let served = serve::serve(request, served, point, || report.take().map_or(Ok(()), daemon::Report::mounted));
-            if let (Err(e), Some(report)) = (&served, report) {
-                report.failed(e);
-            }
-            std::process::exit(i32::from(served.is_err()));
-        }
-    }
+pub fn mount_directory(request: &MountOptions, containers: Containers, process: Process) -> Result<(), Failure> {
+    serve::serve(request, Served::Directory(Box::new(containers)), process)
 }

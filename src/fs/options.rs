@@ -33,8 +33,6 @@ pub struct MountOptions {
     pub auto_unmount: bool,
     /// The source shown by `mount` and `df`; by default the container's path.
     pub fsname: Option<OsString>,
-    /// Whether to stay in the foreground.
-    pub foreground: bool,
     /// How long the mount may be idle before it is unmounted; `None` for any time.
     pub idle: Option<Duration>,
     /// Seconds that open files may stay in use after a termination signal.
@@ -42,7 +40,7 @@ pub struct MountOptions {
 }
 
 impl MountOptions {
-    /// The default mount of `file` on `mountpoint`: in the background, for its owner only.
+    /// The default mount of `file` on `mountpoint`, for its owner only.
     pub fn new(file: impl Into<PathBuf>, mountpoint: impl Into<PathBuf>) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -55,7 +53,6 @@ impl MountOptions {
             owner: Owner::default(),
             auto_unmount: false,
             fsname: None,
-            foreground: false,
             idle: None,
             grace: GRACE,
         }

@@ -21,9 +21,10 @@ use super::idle::Idle;
 use super::inode_attr::{AttrBuilder, Numbering};
 use super::killed::{Killed, Waits};
 use super::loops::Loops;
-use super::mount::{Mount, Point};
+use super::mount::{self, Mount, Point};
 use super::offload::Offload;
 use super::options::{Access, MountOptions};
+use super::process::Process;
 use super::shared::Shared;
 use super::signals::{self, Event, Signals};
 use super::source_watch::Watch;
@@ -42,19 +43,21 @@ pub(super) enum Served {
     Directory(Box<Containers>),
 }
 
-/// Mounts on `point` and serves until the mount has ended; calls `mounted` when the mount is ready.
+/// Mounts and serves until the mount has ended.
 ///
 /// # Errors
 /// Fails if mounting fails, or if serving ends by anything but a signal or an unmount.
-pub(super) fn serve(
-    request: &MountOptions,
-    served: Served,
-    point: Point,
-    mounted: impl FnOnce() -> io::Result<()>,
-) -> Result<(), Failure> {
+pub(super) fn serve(request: &MountOptions, served: Served, process: Process) -> Result<(), Failure> {
+    let point = mount::check_point(&request.mountpoint)?;
     match served {
-        Served::Container(container) => serve_parts(request, || container_parts(request, &container), point, mounted),
-        Served::Directory(containers) => serve_parts(request, || directory_parts(request, *containers), point, mounted),
+        Served::Container(container) => serve_parts(request, || container_parts(request, &container), point, process),
+        Served::Directory(containers) => {
+            if containers.top.prefix().is_none() {
+                let outside = mount::check_outside(&point, containers.top.path());
+                outside.map_err(|why| Failure::at(&request.mountpoint, why))?;
+            }
+            serve_parts(request, || directory_parts(request, *containers), point, process)
+        }
     }
 }
 
@@ -62,14 +65,11 @@ fn serve_parts<S: Filesystem>(
     request: &MountOptions,
     parts: impl FnOnce() -> Result<Parts<S>, Failure>,
     point: Point,
-    mounted: impl FnOnce() -> io::Result<()>,
+    mut process: Process,
 ) -> Result<(), Failure> {
     let refused = |e: io::Error| Failure::system(&request.mountpoint, &e);
-    // Before the first thread, so that all threads inherit the blocked signals.
-    let signals = Signals::block().map_err(refused)?;
     sys::ignore_broken_pipes();
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
-    // After the fork: a GPU context does not survive it.
     request.options.gpu.check().map_err(|e| Failure::at(&request.mountpoint, e))?;
     // Fail before mounting, not after.
     let parts = parts()?;
@@ -92,12 +92,12 @@ fn serve_parts<S: Filesystem>(
     // An open root would keep the mount busy.
     drop(root);
     tune(mount.number(), is_far);
-    if let Err(e) = mounted() {
+    if let Err(e) = process.ready() {
         mount.detach();
         return Err(refused(e));
     }
     tracing::info!("{}: mounted on {}", request.file.display(), mount.point().display());
-    let done = wait(request, &mut mount, &signals, &ended, &activity).map_err(refused);
+    let done = wait(request, &mut mount, &process.signals, &ended, &activity).map_err(refused);
     // Checks over whole files end with the mount.
     request.options.threads.close();
     done

@@ -1,4 +1,4 @@
-//! Waits for a termination signal or the end of the session.
+//! The termination signals: received as events, so that a mount can be undone.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -32,7 +32,24 @@ impl Signals {
     /// # Errors
     /// Fails if no descriptor is left.
     pub(super) fn block() -> io::Result<Self> {
+        sys::block(&ENDING)?;
         sys::signal_fd(&ENDING).map(Self)
+    }
+
+    /// Whether a signal has arrived.
+    pub(super) fn is_pending(&self) -> bool {
+        sys::wait_readable(&[self.0.as_fd()], Some(Duration::ZERO)).is_ok_and(|ready| ready == [true])
+    }
+
+    /// Lets signals that have arrived take the effect that they have without [`Signals::block`].
+    pub(super) fn deliver() -> io::Result<()> {
+        sys::unblock(&ENDING)?;
+        sys::block(&ENDING)
+    }
+
+    /// Another descriptor for the same signals.
+    pub(super) fn again(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
     }
 
     /// Waits for a signal, for the other end of `session` to be closed, or for `timeout`.

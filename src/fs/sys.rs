@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Converts a result of -1 to the current errno.
 fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
@@ -32,51 +32,17 @@ pub(super) fn effective_ids() -> (u32, u32) {
     (uid, gid)
 }
 
-/// The result of a fork.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ForkResult {
-    /// In the parent; holds the process id of the child.
-    Parent(libc::pid_t),
-    /// In the child.
-    Child,
-}
-
-/// Time for joined threads to leave the process, on a busy machine too: the kernel wakes the joiner a little earlier.
-const LEAVE: Duration = Duration::from_secs(30);
-
-/// fork(2). Fails if there is more than one thread: locks held by the others would never be released in the child.
-pub(super) fn fork() -> io::Result<ForkResult> {
-    let start = Instant::now();
-    while std::fs::read_dir("/proc/self/task")?.count() != 1 {
-        if start.elapsed() > LEAVE {
-            return Err(io::Error::other("cannot go to the background: threads were started before"));
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    // SAFETY: there is one thread, so the child's copy of the process state is consistent.
-    match check(unsafe { libc::fork() })? {
-        0 => Ok(ForkResult::Child),
-        pid => Ok(ForkResult::Parent(pid)),
-    }
+/// This program, to be started again.
+pub(super) fn this_program() -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("fzmfs");
+    command
 }
 
 /// Starts a new session, without a controlling terminal.
 pub(super) fn setsid() -> io::Result<()> {
     // SAFETY: no preconditions.
     check(unsafe { libc::setsid() }).map(drop)
-}
-
-/// Waits for a child; returns the raw wait status.
-pub(super) fn wait_for(pid: libc::pid_t) -> io::Result<libc::c_int> {
-    let mut status = 0;
-    loop {
-        // SAFETY: `status` is valid for writing an int.
-        match check(unsafe { libc::waitpid(pid, &raw mut status, 0) }) {
-            Ok(_) => return Ok(status),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
 }
 
 /// Makes descriptor `onto` (0, 1 or 2) a duplicate of `file`.
@@ -102,14 +68,8 @@ pub(super) fn close_inherited() {
 
 /// Creates a pipe: the reading end and the writing end.
 pub(super) fn pipe() -> io::Result<(File, File)> {
-    let mut fds = [-1; 2];
-    // SAFETY: `fds` has room for two descriptors.
-    check(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) })?;
-    // SAFETY: newly created, without another owner.
-    let read = unsafe { File::from_raw_fd(fds[0]) };
-    // SAFETY: as above.
-    let write = unsafe { File::from_raw_fd(fds[1]) };
-    Ok((read, write))
+    let (read, write) = io::pipe()?;
+    Ok((OwnedFd::from(read).into(), OwnedFd::from(write).into()))
 }
 
 /// Creates an event descriptor: readable once 8 bytes, a nonzero number, were written to it.
@@ -120,8 +80,8 @@ pub(super) fn event_fd() -> io::Result<File> {
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
-/// Blocks `signals` in this thread and in threads it starts, and returns a descriptor that reports them.
-pub(super) fn signal_fd(signals: &[libc::c_int]) -> io::Result<File> {
+/// A set of signals.
+fn signal_set(signals: &[libc::c_int]) -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: initializes `set`.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
@@ -129,13 +89,34 @@ pub(super) fn signal_fd(signals: &[libc::c_int]) -> io::Result<File> {
         // SAFETY: `set` is initialized.
         unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
     }
-    // SAFETY: `set` is initialized; the old set may be null.
-    let blocked = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
-    if blocked != 0 {
-        return Err(io::Error::from_raw_os_error(blocked));
+    // SAFETY: `set` is initialized.
+    unsafe { set.assume_init() }
+}
+
+/// Blocks `signals` in this thread and in threads it starts.
+pub(super) fn block(signals: &[libc::c_int]) -> io::Result<()> {
+    change_mask(libc::SIG_BLOCK, signals)
+}
+
+/// Lets `signals` arrive in this thread.
+pub(super) fn unblock(signals: &[libc::c_int]) -> io::Result<()> {
+    change_mask(libc::SIG_UNBLOCK, signals)
+}
+
+fn change_mask(how: libc::c_int, signals: &[libc::c_int]) -> io::Result<()> {
+    let set = signal_set(signals);
+    // SAFETY: the old set may be null.
+    match unsafe { libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
     }
-    // SAFETY: `set` is initialized; -1 requests a new descriptor.
-    let fd = check(unsafe { libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC) })?;
+}
+
+/// Opens a descriptor that reports `signals`, which are blocked.
+pub(super) fn signal_fd(signals: &[libc::c_int]) -> io::Result<File> {
+    let set = signal_set(signals);
+    // SAFETY: -1 requests a new descriptor.
+    let fd = check(unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC) })?;
     // SAFETY: newly created, without another owner.
     Ok(unsafe { File::from_raw_fd(fd) })
 }

@@ -240,7 +240,7 @@ pub fn open(_ordinal: u32, _memory_limit: Option<u64>) -> DeviceResult<Arc<dyn D
 
 type Open = Box<dyn Fn() -> DeviceResult<Arc<dyn Device>> + Send + Sync>;
 
-/// The device of a mount. It is opened on first use, so never before the daemon has forked.
+/// The device of a mount. It is opened on first use.
 pub struct Gpu {
     open: Open,
     policy: DevicePolicy,

@@ -205,14 +205,6 @@ impl Source {
         }
     }
 
-    /// Ends threads and connections of a source that has any; the next read starts them again. For a process that is
-    /// about to fork.
-    pub fn pause(&self) {
-        if let Backing::Other(origin) = &self.bytes {
-            origin.pause();
-        }
-    }
-
     /// Whether reading it may wait for a server.
     pub fn is_far(&self) -> bool {
         matches!(&self.bytes, Backing::Other(origin) if origin.is_far())

@@ -103,9 +103,4 @@ impl Prefix {
     pub fn objects(&self, _: &str) -> Result<Arc<Objects>> {
         match *self {}
     }
-
-    /// Ends nothing.
-    pub fn pause(&self) {
-        match *self {}
-    }
 }

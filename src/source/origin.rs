@@ -90,9 +90,6 @@ pub trait Origin: fmt::Debug + Send + Sync {
     /// Marks it as changed.
     fn set_changed(&self) {}
 
-    /// Ends its threads and connections; the next read starts them again.
-    fn pause(&self) {}
-
     /// Whether reading it may wait for a server.
     fn is_far(&self) -> bool {
         false
@@ -212,10 +209,6 @@ impl Origin for Within {
 
     fn set_changed(&self) {
         self.outer.set_changed();
-    }
-
-    fn pause(&self) {
-        self.outer.pause();
     }
 
     fn is_far(&self) -> bool {

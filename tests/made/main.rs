@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 
 use container::Computed;
-use fzmfs::fs::{Access, MountOptions, mount_container};
+use fzmfs::fs::{Access, MountOptions, Process, mount_container, start_daemon};
 
 fn main() -> ExitCode {
     match run() {
@@ -31,6 +31,7 @@ fn run() -> Result<(), String> {
     let point = args.next().ok_or("made MOUNTPOINT [NAME=VALUE]...")?;
     let mut made = Computed::default();
     let mut request = MountOptions::new("made", &point);
+    let (mut foreground, mut daemon) = (false, false);
     for arg in args {
         let (name, value) = arg.split_once('=').unwrap_or((&arg, ""));
         let number = || value.parse::<u64>().map_err(|e| format!("{arg}: {e}"));
@@ -53,7 +54,8 @@ fn run() -> Result<(), String> {
             "allow_other" => request.access = Access::AllUsers,
             "allow_root" => request.access = Access::OwnerAndRoot,
             "auto_unmount" => request.auto_unmount = true,
-            "foreground" => request.foreground = true,
+            "foreground" => foreground = true,
+            "daemon" => daemon = true,
             "log" => {
                 let file =
                     File::options().create(true).append(true).open(value).map_err(|e| format!("{value}: {e}"))?;
@@ -63,6 +65,11 @@ fn run() -> Result<(), String> {
             _ => return Err(format!("{arg}: not known")),
         }
     }
+    if !foreground && !daemon {
+        let args = std::env::args().skip(1).chain(["daemon".to_owned()]);
+        return start_daemon(args).map_err(|e| e.to_string());
+    }
+    let process = if daemon { Process::daemon() } else { Process::foreground() }.map_err(|e| e.to_string())?;
     let container = made.open().map_err(|e| e.to_string())?;
-    mount_container(&request, &container).map_err(|e| e.to_string())
+    mount_container(&request, &container, process).map_err(|e| e.to_string())
 }

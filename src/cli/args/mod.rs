@@ -19,7 +19,7 @@ pub(super) use decode::{DecodeArgs, VerifyMode};
 pub(super) use mirroring::MirrorArgs;
 #[cfg(feature = "fuse")]
 pub(super) use mounting::MountArgs;
-pub(super) use parse::parse;
+pub(super) use parse::{normalised, parse};
 
 /// Mount compressed scientific containers as read-only directories of decoded files.
 #[derive(Debug, Parser)]
@@ -101,15 +101,26 @@ pub(super) struct Mount {
     /// Log every request; implies --foreground
     #[arg(short, long)]
     pub(super) debug: bool,
-    /// Do everything but the mount (`mount -f`)
-    #[arg(long, hide = true)]
-    pub(super) fake: bool,
+    #[command(flatten)]
+    pub(super) purpose: Purpose,
     #[command(flatten)]
     pub(super) reading: DecodeArgs,
     #[command(flatten)]
     pub(super) mirroring: MirrorArgs,
     #[command(flatten)]
     pub(super) mounting: MountArgs,
+}
+
+/// What another program starts this one for.
+#[cfg(feature = "fuse")]
+#[derive(Debug, Args)]
+pub(super) struct Purpose {
+    /// Do everything but the mount (`mount -f`)
+    #[arg(long, hide = true)]
+    pub(super) fake: bool,
+    /// Be the daemon of the process at the other end of standard input
+    #[arg(long, hide = true)]
+    pub(super) daemon: bool,
 }
 
 #[cfg(feature = "fuse")]
@@ -129,6 +140,9 @@ pub(super) struct List {
     /// Print JSON: an array with an object for each mount
     #[arg(long)]
     pub(super) json: bool,
+    /// Print what the daemon of the mount with this number in mountinfo answers
+    #[arg(long, hide = true, value_name = "ID")]
+    pub(super) ask: Option<u64>,
 }
 
 #[derive(Debug, Args)]

@@ -15,7 +15,7 @@ use super::Cli;
 pub(in crate::cli) fn parse(argv: Vec<OsString>) -> Result<Cli, clap::Error> {
     let mut program = Cli::command();
     program.build();
-    let mut argv = invocation::normalise(argv, &words(&program));
+    let mut argv = normalised(argv);
     let cli = Cli::try_parse_from(&argv)?;
     if cli.command.option_lists().is_empty() {
         return Ok(cli);
@@ -28,6 +28,13 @@ pub(in crate::cli) fn parse(argv: Vec<OsString>) -> Result<Cli, clap::Error> {
     let behind = argv.split_off(2.min(argv.len()));
     argv.extend(options.into_iter().chain(behind));
     Cli::try_parse_from(&argv)
+}
+
+/// A command line in any of its forms as one with the command first.
+pub(in crate::cli) fn normalised(argv: Vec<OsString>) -> Vec<OsString> {
+    let mut program = Cli::command();
+    program.build();
+    invocation::normalise(argv, &words(&program))
 }
 
 /// The commands, and all options that take a value.
@@ -146,6 +153,6 @@ mod tests {
     #[test]
     fn a_helper_that_fakes_does_everything_but_mount() {
         let m = mount("/sbin/mount.fzmfs a /mnt -sfnv -o rw,noexec,nosuid,nodev,user=anna");
-        assert!(m.fake && !m.foreground);
+        assert!(m.purpose.fake && !m.foreground);
     }
 }

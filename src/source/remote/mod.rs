@@ -5,8 +5,7 @@
 //! that go in order (`streams`), and kept within the account, and on disk where the user wants it (`disk`). Failed
 //! requests are made again for a limited time (`fetch`).
 //!
-//! Invariants: no thread runs before the first request, nor after [`Origin::pause`] until the next one; a change, once
-//! seen, is permanent.
+//! Invariants: no thread runs before the first request; a change, once seen, is permanent.
 //!
 //! Limits: a change is noticed only when something is fetched; kept bytes of the pinned version are served on.
 #![forbid(unsafe_code)]

@@ -352,11 +352,6 @@ impl Origin for Object {
         self.shared.changed.store(true, Ordering::Release);
     }
 
-    fn pause(&self) {
-        self.end();
-        self.session.close();
-    }
-
     fn is_far(&self) -> bool {
         true
     }

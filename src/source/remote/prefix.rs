@@ -166,11 +166,6 @@ impl Prefix {
         Ok(Arc::new(Objects::new(self.address(path)?, true, session, &self.options, &self.account)))
     }
 
-    /// Ends threads and connections; the next request starts them again. For a process that is about to fork.
-    pub fn pause(&self) {
-        self.session.close();
-    }
-
     fn address(&self, path: &str) -> Result<Address> {
         path.split('/').try_fold(self.address.clone(), |address, name| address.with(name, true))
     }

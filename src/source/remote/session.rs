@@ -1,8 +1,7 @@
 //! A session with a server: the runtime of its requests, an HTTP client with its connections, and the credentials of
 //! S3.
 //!
-//! It starts at the first request, and again after [`Session::close`]: a process may fork while it is closed. The
-//! objects of one container share a session, and are given up together.
+//! It starts at the first request. The objects of one container share a session, and are given up together.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -10,7 +9,6 @@ use std::fmt;
 use std::io;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
@@ -21,9 +19,6 @@ use crate::wanted::{self, LOOK};
 
 use super::address::{Address, Clients};
 use super::span::Span;
-
-/// How long the threads may take to end.
-const END: Duration = Duration::from_secs(5);
 
 /// The requests for the objects of one container, and the client for them.
 #[derive(Default)]
@@ -62,9 +57,9 @@ impl Session {
             Some(open) => open,
             None => Open::new(address)?,
         };
-        let handle = open.runtime.as_ref().map(|runtime| (runtime.handle().clone(), open.clients.clone()));
-        *current = Some(open);
-        handle.ok_or_else(|| Error::io(io::Error::other("the runtime has ended"), "request"))
+        let open = current.insert(open);
+        let runtime = open.runtime.as_ref().ok_or_else(|| Error::io(io::Error::other("no runtime"), "request"))?;
+        Ok((runtime.handle().clone(), open.clients.clone()))
     }
 
     /// Runs the request `work` for `span`.
@@ -86,14 +81,6 @@ impl Session {
             }
             stays
         });
-    }
-
-    /// Ends the thread and the connections, and waits until they have ended.
-    pub(super) fn close(&self) {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(runtime) = open.and_then(|mut open| open.runtime.take()) {
-            runtime.shutdown_timeout(END);
-        }
     }
 }
 

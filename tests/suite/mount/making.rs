@@ -57,6 +57,8 @@ fn mount_returns_when_the_mount_answers_and_closes_its_streams() {
     for stream in ["fd/0", "fd/1", "fd/2"] {
         assert_eq!(proc(stream).to_str(), Some("/dev/null"));
     }
+    let comm = std::fs::read_to_string(format!("/proc/{daemon}/comm")).unwrap();
+    assert_eq!(comm, "fzmfs\n", "as pgrep(1) finds it");
     let stat = std::fs::read_to_string(format!("/proc/{daemon}/stat")).unwrap();
     let session: u32 = stat.rsplit_once(") ").unwrap().1.split(' ').nth(3).unwrap().parse().unwrap();
     assert_eq!(session, daemon, "a session of its own");

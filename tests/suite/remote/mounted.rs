@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use crate::support::mounts::{can_mount, finish, run, sh, wait_for, wait_until};
+use crate::support::mounts::{can_mount, finish, is_mounted, run, sh, wait_for, wait_until};
 use crate::support::opened::data;
 use crate::support::server::{Fault, Object, Server};
 
@@ -157,6 +157,53 @@ fn a_reader_that_is_killed_ends_at_once_and_so_does_its_request() {
     server.fail([]);
     assert!(std::fs::read(point.join("chunks/000002.raw")).unwrap() == super::noise(3 << 20)[2 << 20..]);
     drop(mounted);
+}
+
+/// A command that mounts an object of `server`.
+fn mounting(server: &Server, point: &Path, options: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.arg("mount").args(options).arg(server.url("x.zst")).arg(point).args(["-o", "timeout=600"]);
+    command.env("NO_PROXY", "127.0.0.1").stdin(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+#[test]
+fn a_signal_while_the_object_is_opened_ends_the_daemon_too_and_nothing_is_mounted() {
+    if !can_mount() {
+        return;
+    }
+    let server = Server::start();
+    server.put("x.zst", Object::new(frames(&super::noise(3 << 20))));
+    let dir = tempfile::tempdir().unwrap();
+    for (options, signal) in [(&["-f"][..], "TERM"), (&["-f"], "INT"), (&[], "INT"), (&[], "KILL")] {
+        server.take_log();
+        server.fail([Fault::Dribble(Duration::from_millis(20), usize::MAX)]);
+        // The daemon holds this as long as it runs.
+        let mut child = mounting(&server, dir.path(), options).stdout(Stdio::piped()).spawn().unwrap();
+        wait_until("it is being opened", || server.log().iter().any(|request| request.lasts));
+        run(Command::new("kill").args(["-s", signal, &child.id().to_string()]));
+        let mut held = child.stdout.take().unwrap();
+        assert!(!finish(&mut child).expect("it ends").success(), "{options:?} {signal}");
+        std::io::copy(&mut held, &mut std::io::sink()).unwrap();
+        wait_until("the request has ended", || !server.log().iter().any(|request| request.lasts));
+        assert!(!is_mounted(dir.path()), "{options:?} {signal}");
+    }
+}
+
+#[test]
+fn a_mount_of_an_object_in_the_foreground_ends_with_a_signal() {
+    if !can_mount() {
+        return;
+    }
+    let server = Server::start();
+    server.put("x.zst", Object::new(frames(&super::noise(3 << 20))));
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = mounting(&server, dir.path(), &["-f"]).spawn().unwrap();
+    wait_until("mounted", || is_mounted(dir.path()));
+    assert!(std::fs::read(dir.path().join("chunks/000001.raw")).unwrap() == super::noise(3 << 20)[1 << 20..2 << 20]);
+    run(Command::new("kill").args(["-s", "TERM", &child.id().to_string()]));
+    assert!(finish(&mut child).is_some_and(|status| status.success()));
+    assert!(!is_mounted(dir.path()));
 }
 
 #[test]
