@@ -152,6 +152,8 @@ pub mod parallel;
 #[doc(hidden)]
 pub mod pool;
 #[doc(hidden)]
+pub mod recent;
+#[doc(hidden)]
 pub mod reserve;
 #[cfg(feature = "serve")]
 #[doc(hidden)]

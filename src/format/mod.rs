@@ -221,7 +221,7 @@ impl Default for Options {
             gpu: Gpu::none(),
             depth: 0,
             file_size: 0,
-            outer_pieces: Arc::default(),
+            outer_pieces: Arc::new(nested::outer_pieces()),
         }
     }
 }

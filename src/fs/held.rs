@@ -1,20 +1,19 @@
 //! Holdings of the users of a mount: the files and containers that they have open.
 #![forbid(unsafe_code)]
 
-use std::hash::Hash;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
-use lru::LruCache;
 use rustix::process::{Resource, getrlimit};
 
 use super::activity::{Activity, InUse};
 use super::options::Access;
 use crate::account::{Account, Holding, Share, Users};
 use crate::error::Result;
+use crate::recent::Recent;
 
 /// Number of objects remembered, the last ones opened.
-const MOST: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+pub(super) const MOST: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 /// An open file of a container and the state of its reader.
 const FILE: Holding = Holding { bytes: 1 << 10, descriptors: 0 };
 
@@ -25,33 +24,6 @@ pub(super) fn users(account: &Account, access: Access) -> Users {
     Users::new(account, descriptors, access == Access::AllUsers)
 }
 
-/// Open objects, so that a user who opens one again shares it. Users share nothing with each other: an object kept open
-/// by one is charged to no other.
-#[derive(Debug)]
-pub(super) struct Recent<K: Hash + Eq, T>(Mutex<LruCache<K, Weak<T>>>);
-
-impl<K: Hash + Eq, T> Default for Recent<K, T> {
-    fn default() -> Self {
-        Self(Mutex::new(LruCache::sparse(MOST)))
-    }
-}
-
-impl<K: Hash + Eq, T> Recent<K, T> {
-    /// The open object under `key`.
-    pub(super) fn get(&self, key: &K) -> Option<Arc<T>> {
-        self.lock().get(key)?.upgrade()
-    }
-
-    /// Remembers `opened` as long as it is open.
-    pub(super) fn put(&self, key: K, opened: &Arc<T>) {
-        self.lock().put(key, Arc::downgrade(opened));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LruCache<K, Weak<T>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The users who have files of a container open.
 #[derive(Debug)]
 pub(super) struct Holders {
@@ -59,7 +31,7 @@ pub(super) struct Holders {
     users: Users,
     /// Cost of keeping it open.
     container: Holding,
-    of_users: Recent<u32, Share>,
+    of_users: Recent<u32, Weak<Share>>,
 }
 
 /// A file that is open, and the container that it is in, held by a user.
@@ -74,7 +46,7 @@ impl Holders {
     /// For a container that takes `bytes` of memory while any user has a file of it open; none has yet.
     pub(super) fn new(users: &Users, bytes: u64, activity: &Arc<Activity>) -> Self {
         let (users, activity) = (users.clone(), activity.clone());
-        Self { activity, users, container: Holding::memory(bytes), of_users: Recent::default() }
+        Self { activity, users, container: Holding::memory(bytes), of_users: Recent::new(MOST) }
     }
 
     /// Records that user `uid` opens a file for which `bytes` are kept, until that is dropped: each of these users holds
@@ -84,11 +56,11 @@ impl Holders {
     /// As [`Users::take`].
     pub(super) fn hold(&self, uid: u32, bytes: u64) -> Result<Held> {
         let share = |what| self.users.share(uid, what);
-        let container = match self.of_users.get(&uid) {
+        let container = match self.of_users.in_use(&uid) {
             Some(container) => container,
             None => Arc::new(share(self.container)?),
         };
-        self.of_users.put(uid, &container);
+        self.of_users.put(uid, Arc::downgrade(&container));
         let file = share(Holding { bytes: FILE.bytes.saturating_add(bytes), ..FILE })?;
         Ok(Held { _in_use: self.activity.open(), _file: file, _container: container })
     }
@@ -97,17 +69,6 @@ impl Holders {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_open_is_shared_until_it_is_closed() {
-        let recent = Recent::default();
-        let open = Arc::new(7);
-        recent.put((1000, 'a'), &open);
-        assert!(recent.get(&(1000, 'a')).is_some_and(|again| Arc::ptr_eq(&again, &open)));
-        assert!(recent.get(&(1001, 'a')).is_none(), "another user's");
-        drop(open);
-        assert!(recent.get(&(1000, 'a')).is_none());
-    }
 
     #[test]
     fn a_container_is_held_once_by_each_user_who_has_files_of_it_open() {

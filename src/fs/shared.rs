@@ -12,11 +12,10 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use fuser::{Errno, FileHandle, FopenFlags, Generation, ReplyEntry, ReplyOpen};
-use lru::LruCache;
 
 use super::activity::Activity;
 use super::faults::Faults;
@@ -31,6 +30,7 @@ use super::walks::{Visit, WINDOW, Walks};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::limits::Charge;
+use crate::recent::Recent;
 use crate::tree::{Attr, EntryRef, Ino, Kind, OpenDir, OpenFile, Tree};
 use crate::view::{Effort, View};
 
@@ -76,7 +76,7 @@ pub(super) struct Shared {
     next: AtomicU64,
     walks: Mutex<Walks>,
     /// Files that are likely to be opened next.
-    ready: Mutex<LruCache<Ino, Arc<OpenFile>>>,
+    ready: Recent<Ino, Arc<OpenFile>>,
     pub(super) decoder: Decoder,
     /// Whether the kernel can map files that are read directly, so that some may be.
     pub(super) reads_directly: AtomicBool,
@@ -106,7 +106,7 @@ impl Shared {
         let faults = faults.named_by(&tree);
         let reader = Arc::new(Reader::new(cache.clone(), watch.clone(), offload.clone(), faults));
         let (open, next) = (RwLock::default(), AtomicU64::new(1));
-        let (walks, ready) = (Mutex::default(), Mutex::new(LruCache::sparse(READY)));
+        let (walks, ready) = (Mutex::default(), Recent::new(READY));
         let info = tree.container().info();
         let bytes = info.decoded_size.unwrap_or(info.file_size);
         let reads_directly = AtomicBool::new(false);
@@ -213,14 +213,10 @@ impl Shared {
             };
             let Ok((Some(next), file)) = prepared else { return };
             if let Some(file) = file {
-                self.ready().put(file.ino, file);
+                self.ready.put(file.ino, file);
             }
             at = next;
         }
-    }
-
-    fn ready(&self) -> MutexGuard<'_, LruCache<Ino, Arc<OpenFile>>> {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// As [`Shared::offload`], for extended attributes: serialized per `ino` apart from other work, visited or not.
@@ -324,7 +320,7 @@ impl Shared {
     pub(super) fn known_file(&self, ino: Ino) -> Option<Arc<OpenFile>> {
         let file = self.tree.known_file(ino)?;
         // From now on, its openers hold it.
-        self.ready().pop(&ino);
+        self.ready.remove(&ino);
         Some(file)
     }
 

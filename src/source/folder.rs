@@ -18,9 +18,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
-use lru::LruCache;
 use rustix::fs::fstat;
 use rustix::process::{Resource, getrlimit};
 
@@ -31,6 +30,7 @@ use super::pinned_names::{PinnedNames, is_missing};
 use crate::account::Account;
 use crate::bytes::FileOffset;
 use crate::error::{Error, Kind, Result};
+use crate::recent::Recent;
 
 /// Maximum number of open files.
 const OPEN: usize = 64;
@@ -40,7 +40,7 @@ const OPEN: usize = 64;
 pub struct Folder {
     dir: Arc<Dir>,
     files: PinnedNames,
-    open: Mutex<LruCache<usize, Arc<File>>>,
+    open: Recent<usize, Arc<File>>,
     /// The first file found changed.
     changed: OnceLock<usize>,
     /// The next file for [`Folder::check_some`].
@@ -78,7 +78,7 @@ impl Folder {
         Arc::new(Self {
             dir: dir.clone(),
             files,
-            open: Mutex::new(LruCache::new(descriptors())),
+            open: Recent::new(descriptors()),
             changed: OnceLock::new(),
             next: AtomicUsize::new(0),
         })
@@ -143,7 +143,7 @@ impl Folder {
     pub fn set_changed(&self, index: usize) {
         // The first one is kept.
         let _ = self.changed.set(index);
-        self.lock().clear();
+        self.open.clear();
     }
 
     /// Checks that the name of file `index` still refers to the same, unchanged file.
@@ -215,7 +215,7 @@ impl Folder {
 
     /// File `index`, if open.
     pub(super) fn opened(&self, index: usize) -> Option<Arc<File>> {
-        self.lock().get(&index).cloned()
+        self.open.get(&index)
     }
 
     pub(super) fn mtime(&self, index: usize) -> (i64, i64) {
@@ -235,7 +235,7 @@ impl Folder {
         };
         self.check_file(index, &file)?;
         let file = Arc::new(file);
-        self.lock().put(index, file.clone());
+        self.open.put(index, file.clone());
         Ok(file)
     }
 
@@ -250,10 +250,6 @@ impl Folder {
     fn refuse(&self, index: usize) -> Error {
         self.set_changed(index);
         Error::new(Kind::Changed, "file")
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LruCache<usize, Arc<File>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -319,7 +315,7 @@ mod tests {
         std::fs::rename(tmp.path().join("a"), tmp.path().join("c")).unwrap();
         symlink("c", tmp.path().join("a")).unwrap();
         let folder = {
-            folder.lock().clear();
+            folder.open.clear();
             assert!(folder.source("a/b/file").unwrap().get(FileOffset(0), 8, "x").is_err());
             pin()
         };
@@ -333,9 +329,9 @@ mod tests {
         assert_eq!(folder.len(), 500);
         for i in (0..500).chain([7, 499, 0]) {
             assert_eq!(read(&folder, i).unwrap(), i);
-            assert!(folder.lock().len() <= OPEN);
+            assert!(folder.open.len() <= OPEN);
         }
-        assert_eq!(folder.lock().len(), descriptors().get());
+        assert_eq!(folder.open.len(), descriptors().get());
         assert!(matches!(folder.source("00500").unwrap_err().kind(), Kind::NotFound));
         folder.check_some(500).unwrap();
     }
@@ -414,7 +410,7 @@ mod tests {
                 assert!(matches!(e.kind(), Kind::Changed), "{what}: {e}");
                 assert!(folder.unchanged().is_err() && read(&folder, 1).is_err(), "{what}");
                 assert_eq!(folder.changed(), Some(tmp.path().join("00003")));
-                assert!(folder.lock().is_empty());
+                assert!(folder.open.is_empty());
             }
         }
     }

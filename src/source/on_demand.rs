@@ -10,10 +10,9 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lru::LruCache;
 use rustix::fs::fstat;
 
 use super::dir::refused;
@@ -26,11 +25,12 @@ use super::top::Top;
 use super::{Rights, Source};
 use crate::bytes::FileOffset;
 use crate::error::{Error, Kind, Result};
+use crate::recent::Recent;
 
 /// The open files: those read last, of all containers.
 #[derive(Debug)]
 pub struct OpenFiles {
-    files: Mutex<LruCache<u64, Arc<File>>>,
+    files: Recent<u64, Arc<File>>,
     next: AtomicU64,
 }
 
@@ -43,21 +43,17 @@ impl Default for OpenFiles {
 impl OpenFiles {
     /// Keeps at most `most` files open.
     pub fn new(most: NonZeroUsize) -> Self {
-        Self { files: Mutex::new(LruCache::new(most)), next: AtomicU64::new(0) }
+        Self { files: Recent::new(most), next: AtomicU64::new(0) }
     }
 
     /// The number of files that are open.
     pub fn len(&self) -> usize {
-        self.lock().len()
+        self.files.len()
     }
 
     /// Whether none is open.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LruCache<u64, Arc<File>>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -83,7 +79,7 @@ impl Source {
         identity.wait_for_step();
         let seen = Seen::of(&file)?;
         let key = files.next.fetch_add(1, Ordering::Relaxed);
-        files.lock().put(key, Arc::new(file));
+        files.files.put(key, Arc::new(file));
         let (top, files, shown) = (top.clone(), files.clone(), top.path().join(path));
         let changed = AtomicBool::new(false);
         let pin = Pin::from_words(seen.version());
@@ -94,7 +90,7 @@ impl Source {
 
 impl OnDemand {
     fn opened(&self) -> Option<Arc<File>> {
-        self.files.lock().get(&self.key).cloned()
+        self.files.files.get(&self.key)
     }
 
     fn open(&self) -> Result<Arc<File>> {
@@ -105,7 +101,7 @@ impl OnDemand {
         let (file, identity) = below.identified(name).map_err(|e| self.gone(e))?;
         self.compare(&identity)?;
         let file = Arc::new(file);
-        self.files.lock().put(self.key, file.clone());
+        self.files.files.put(self.key, file.clone());
         Ok(file)
     }
 
@@ -172,8 +168,7 @@ impl Origin for OnDemand {
 
 impl Drop for OnDemand {
     fn drop(&mut self) {
-        let closed = self.files.lock().pop(&self.key);
-        drop(closed);
+        self.files.files.remove(&self.key);
     }
 }
 

@@ -40,6 +40,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use crate::account::Account;
 use crate::error::{Error, Kind as Cause, Result};
 use crate::format::Container;
+use crate::recent::Recent;
 
 use children::{Children, InodeRange};
 use dir::{Dir, DirSource};
@@ -70,7 +71,7 @@ pub struct Tree {
     /// Files that are open.
     open: Mutex<HashMap<Ino, Weak<OpenFile>>>,
     /// Sizes of files that are not kept themselves, and the bytes that they occupy in the container.
-    sizes: Mutex<lru::LruCache<Ino, (u64, u64)>>,
+    sizes: Recent<Ino, (u64, u64)>,
 }
 
 /// The inode numbers of a tree, which outlive it: a tree that is made again continues with them.
@@ -178,7 +179,7 @@ impl Tree {
             kept: Mutex::default(),
             being_listed: Mutex::default(),
             open: Mutex::default(),
-            sizes: Mutex::new(lru::LruCache::sparse(SIZES)),
+            sizes: Recent::new(SIZES),
         })
     }
 

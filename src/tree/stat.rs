@@ -1,8 +1,6 @@
 //! Attributes of inodes: those known without decoding, and sizes found by decoding, which are then kept.
 #![forbid(unsafe_code)]
 
-use std::sync::{MutexGuard, PoisonError};
-
 use crate::checksum::Verified;
 use crate::error::Result;
 use crate::format::Fetch;
@@ -137,16 +135,12 @@ impl Tree {
     }
 
     fn kept_size(&self, ino: Ino) -> Option<(u64, u64)> {
-        self.sizes().get(&ino).copied()
+        self.sizes.get(&ino)
     }
 
     /// Whether the size of `ino`, which the listing does not keep, is in memory.
     pub(super) fn has_size(&self, ino: Ino) -> bool {
-        self.sizes().contains(&ino)
-    }
-
-    fn sizes(&self) -> MutexGuard<'_, lru::LruCache<Ino, (u64, u64)>> {
-        self.sizes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sizes.contains(&ino)
     }
 
     /// Keeps the size of child `index`, which is known now.
@@ -156,7 +150,7 @@ impl Tree {
             children => children.kept_size(index).is_some(),
         };
         if !kept {
-            self.sizes().put(block.first.child(index), (size, stored));
+            self.sizes.put(block.first.child(index), (size, stored));
         }
     }
 }

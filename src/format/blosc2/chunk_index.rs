@@ -2,16 +2,18 @@
 //!
 //! Reference: section 3 (index chunk, special entries, variable sizes), section 5 (sparse frames).
 //! Read: nothing at open; index entries on demand; the headers of all chunks only if their sizes differ.
-//! Limits: see `listed_sizes` and `open_chunks`.
+//! Limits: see `listed_sizes`; the chunks used last stay open, [`OPEN`] of them.
 #![forbid(unsafe_code)]
 
+use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 use crate::once::Once;
+use crate::recent::Recent;
 use crate::source::{Need, Source};
 
 use super::chunk::Chunk;
@@ -22,7 +24,6 @@ use super::index_chunk::{self, IndexChunk};
 use super::item_spec::ItemSpec;
 use super::listed_sizes::ListedSizes;
 use super::memory::ChunkKey;
-use super::open_chunks::OpenChunks;
 use super::stored_chunk::ChunkLocation;
 
 /// The chunks of a frame, or a single chunk.
@@ -36,8 +37,11 @@ pub(super) struct ChunkIndex {
     count: u64,
     sizes: ChunkSizes,
     item: ItemSpec,
-    open_chunks: Mutex<OpenChunks>,
+    open_chunks: Recent<u64, Arc<Chunk>>,
 }
+
+/// Maximum number of open chunks, and of bytes that they take.
+const OPEN: (NonZeroUsize, u64) = (NonZeroUsize::new(64).unwrap(), 64 << 20);
 
 #[derive(Debug)]
 enum ChunkSizes {
@@ -65,7 +69,7 @@ impl ChunkIndex {
             count: 1,
             sizes: ChunkSizes::Fixed { total: size, chunk: size },
             item,
-            open_chunks: Mutex::default(),
+            open_chunks: Recent::within(OPEN.0, OPEN.1),
         }
     }
 
@@ -85,13 +89,21 @@ impl ChunkIndex {
             _ => ChunkSizes::Fixed { total, chunk },
         };
         let index = Some(IndexChunk::new(index, count, item.memory.account().clone()));
-        Self { id, store, index, count, sizes, item, open_chunks: Mutex::default() }
+        Self { id, store, index, count, sizes, item, open_chunks: Recent::within(OPEN.0, OPEN.1) }
     }
 
     /// No chunks.
     pub(super) fn empty(store: ChunkStore, item: ItemSpec) -> Self {
         let sizes = ChunkSizes::Fixed { total: 0, chunk: 1 };
-        Self { id: item.memory.new_index(), store, index: None, count: 0, sizes, item, open_chunks: Mutex::default() }
+        Self {
+            id: item.memory.new_index(),
+            store,
+            index: None,
+            count: 0,
+            sizes,
+            item,
+            open_chunks: Recent::within(OPEN.0, OPEN.1),
+        }
     }
 
     /// How many chunks there are.
@@ -239,14 +251,14 @@ impl ChunkIndex {
 
     /// Opens chunk `i`, or returns it from the cache; `None` if it exists only as an index entry.
     fn chunk(&self, i: u64) -> Result<Option<Arc<Chunk>>> {
-        if let Some(chunk) = self.lock().get(i) {
+        if let Some(chunk) = self.open_chunks.get(&i) {
             return Ok(Some(chunk));
         }
         let IndexEntry::Stored(location) = self.entry(i)? else { return Ok(None) };
         let range = self.range(i)?;
         let chunk = Arc::new(self.open(i, &location, range.end - range.start)?);
-        self.lock().keep(i, chunk.clone(), self.item.memory.account());
-        Ok(Some(chunk))
+        let cost = chunk.cost();
+        Ok(Some(self.open_chunks.charge(i, chunk, cost, self.item.memory.account(), "opened chunk")))
     }
 
     /// Opens chunk `i` of `len` bytes at `location`.
@@ -275,7 +287,7 @@ impl ChunkIndex {
         let (mut whole, mut heads, mut rest) = (Vec::new(), Vec::new(), Vec::new());
         for row in parts.chunk_by(|(a, _), (b, _)| a == b) {
             let Some((i, _)) = row.first() else { continue };
-            let is_open = self.lock().get(*i).is_some();
+            let is_open = self.open_chunks.contains(i);
             if !is_open && let Ok(Some(location)) = self.location(*i) {
                 if let Some(extent) = self.extent(*i, &location, row) {
                     whole.push((location.source, extent));
@@ -313,8 +325,9 @@ impl ChunkIndex {
 
     /// Closes all opened chunks; returns whether there were any.
     fn close(&self) -> bool {
-        let closed = std::mem::take(&mut *self.lock());
-        !closed.is_empty()
+        let is_any = !self.open_chunks.is_empty();
+        self.open_chunks.clear();
+        is_any
     }
 
     /// Fills `dst` with the decoded bytes of chunk `i` from `from` on.
@@ -387,10 +400,6 @@ impl ChunkIndex {
             }
             _ => self.read(i, range.start, &mut []),
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, OpenChunks> {
-        self.open_chunks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

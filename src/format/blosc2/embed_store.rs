@@ -26,13 +26,12 @@ use crate::source::Source;
 
 use super::entries::failing;
 use super::frame::Frame;
-use super::frames::{FrameDir, OpenFrame};
+use super::frames::{self, FrameDir, OpenFrame, OpenFrames};
 use super::info;
 use super::memory::Memory;
 use super::metalayer::Metalayer;
 use super::metalayers::LayerValue;
 use super::msgpack;
-use super::open_frames::OpenFrames;
 use super::table::{Leaves, Tables};
 
 /// Metalayers, one of which a store has, and the variable-length one with the keys.
@@ -127,7 +126,7 @@ impl EmbedStore {
             content,
             memory,
             work,
-            open: OpenFrames::default(),
+            open: OpenFrames::new(frames::OPEN),
             _charge: charge,
         }))
     }
@@ -144,8 +143,8 @@ impl EmbedStore {
             let source = Source::within(&self.content, range, self.content.path())?;
             Frame::contiguous(&source, FileOffset(0), &self.memory)
         };
-        let opened = self.open.get(to_u64(index), || decode_budget::once(|| decode_budget::opening(self.work, open)));
-        opened.map_err(|e| e.within(String::from_utf8_lossy(&leaf.name)))
+        let open = || decode_budget::once(|| decode_budget::opening(self.work, open)).map(OpenFrame::shared);
+        self.open.get_or_open(to_u64(index), open).map_err(|e| e.within(String::from_utf8_lossy(&leaf.name)))
     }
 
     /// The attributes of the group `name`, which is empty for the root, if the store has some.

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -15,6 +16,7 @@ use crate::format::{
     numbered_dimensions,
 };
 use crate::once::Once;
+use crate::recent::Recent;
 use crate::source::{Folder, Source};
 
 use super::attributes;
@@ -28,6 +30,12 @@ use super::metalayers::{self, Metalayers};
 /// Maximum number of frames in one file.
 const FRAMES: usize = 10_000;
 
+/// The frames of a container that were opened last, by a number that the container gives them.
+pub(super) type OpenFrames = Recent<u64, Arc<OpenFrame>>;
+
+/// Frames that stay open, of some kilobytes each.
+pub(super) const OPEN: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+
 /// A frame and its decoded content.
 pub(super) struct OpenFrame {
     pub(super) frame: Arc<Frame>,
@@ -40,6 +48,11 @@ impl OpenFrame {
         let decoded = Decoded::new(chunks, frame.header.typesize, array, frame.stored(), gate);
         let frame = Arc::new(frame);
         Self { decoded: decoded.about(attributes::about(&frame), attributes::is_of_mlarray(&frame)), frame }
+    }
+
+    /// As [`OpenFrame::new`], for [`OpenFrames`].
+    pub(super) fn shared(frame: Frame) -> Arc<Self> {
+        Arc::new(Self::new(frame))
     }
 
     /// `data.raw`, typed as the frame says.

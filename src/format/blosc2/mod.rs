@@ -44,8 +44,6 @@ mod metalayers;
 mod msgpack;
 mod ndcell;
 mod ndlz;
-mod open_chunks;
-mod open_frames;
 mod pickle;
 mod registry;
 mod store;

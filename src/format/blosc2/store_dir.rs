@@ -22,10 +22,9 @@ use crate::source::{Folder, Place, Source};
 
 use super::entries::failing;
 use super::frame::Frame;
-use super::frames::{FrameDir, Frames, OpenFrame};
+use super::frames::{self, FrameDir, Frames, OpenFrame, OpenFrames};
 use super::info;
 use super::memory::Memory;
-use super::open_frames::OpenFrames;
 use super::store::{Store, StoreMember};
 
 /// The file by which a store is known, with its small leaves; and the metalayers, one of which it has.
@@ -82,7 +81,7 @@ impl StoreDir {
         let count = Limits::check(to_u64(folder.len()), MOST, "number of files")?;
         let each = to_u64(size_of::<[StoreFile; 2]>());
         let charge = options.account.charge(count.saturating_mul(each), "files of a store")?;
-        let open = Arc::new(OpenFrames::default());
+        let open = Arc::new(OpenFrames::new(frames::OPEN));
         let file = |number| {
             let (folder, memory, open) = (Arc::clone(&folder), Arc::clone(memory), Arc::clone(&open));
             Arc::new(StoreFile { folder, memory, open, number })
@@ -117,7 +116,7 @@ impl StoreMember for StoreFile {
             return Ok(None);
         }
         let open = || Frame::contiguous(&source, FileOffset(0), &self.memory);
-        self.open.get(to_u64(self.number), || decode_budget::once(open)).map(Some)
+        self.open.get_or_open(to_u64(self.number), || decode_budget::once(open).map(OpenFrame::shared)).map(Some)
     }
 
     fn node(self: &Arc<Self>) -> Result<Node> {

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::outer_pieces::OuterPieces;
+use super::OuterPieces;
 use crate::account::{Account, decode_budget};
 use crate::bytes::{FileOffset, to_u64, to_usize};
 use crate::error::{Error, Result};
@@ -43,7 +43,7 @@ impl Decoded {
     /// Piece `piece`, of `len` bytes; verified.
     fn piece(&self, piece: u64, len: u64) -> Result<Piece> {
         let key = (self.stream.id(), piece);
-        let kept = || self.pieces.get(key).or_else(|| self.stream.ready(piece));
+        let kept = || self.pieces.get(&key).or_else(|| self.stream.ready(piece));
         let found = kept().map_or_else(|| self.decode(piece, len, kept), Ok)?;
         // A checksum that covers more may have failed since.
         self.stream.gate(piece).map_or(Ok(()), |gate| gate.wait())?;
@@ -59,9 +59,8 @@ impl Decoded {
         decode_budget::charge_opening(len)?;
         let mut bytes = zeroed(len, "piece")?;
         decode_budget::once(|| self.stream.decode(piece, &mut bytes))?;
-        let found = Arc::new(bytes);
-        self.pieces.put((self.stream.id(), piece), &found, &self.account);
-        Ok(found)
+        let key = (self.stream.id(), piece);
+        Ok(self.pieces.charge(key, Arc::new(bytes), len, &self.account, "piece"))
     }
 }
 
@@ -109,7 +108,7 @@ impl Origin for Decoded {
 
 impl Drop for Decoded {
     fn drop(&mut self) {
-        self.pieces.forget(self.stream.id());
+        self.pieces.remove_all(|(blob, _)| *blob == self.stream.id());
     }
 }
 

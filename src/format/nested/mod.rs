@@ -7,25 +7,37 @@
 #![forbid(unsafe_code)]
 
 mod decoded;
-mod outer_pieces;
 
 use std::ffi::OsStr;
+use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::broken::explain;
 use super::{
-    BlobRef, Check, Container, Entry, Format, Info, Input, Node, Options, has_usual_extension, open_or_explain, space,
+    BlobRef, Check, Container, Entry, Format, Info, Input, Node, Options, Piece, has_usual_extension, open_or_explain,
+    space,
 };
 use crate::account::{Pieces, decode_budget};
 use crate::error::Result;
 use crate::once::Once;
+use crate::recent::Recent;
 use crate::source::Source;
 
 pub(super) use decoded::Decoded;
 
-pub use outer_pieces::OuterPieces;
+/// The decoded pieces of outer containers that were read last, of all containers that share an account: by the id of
+/// the blob, and their number in it.
+pub type OuterPieces = Recent<(u64, u64), Piece>;
+
+/// Maximum number of pieces of outer containers, and of their bytes.
+const OUTER: (NonZeroUsize, u64) = (NonZeroUsize::new(1 << 20).unwrap(), 64 << 20);
+
+/// A cache for the pieces of outer containers.
+pub(super) fn outer_pieces() -> OuterPieces {
+    Recent::within(OUTER.0, OUTER.1)
+}
 
 /// Maximum number of containers around another one.
 const DEPTH: u32 = 4;

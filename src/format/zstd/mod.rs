@@ -19,9 +19,8 @@ mod check;
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use lru::LruCache;
 use serde_json::{Map, Value, json};
 
 use crate::bytes::{FileOffset, to_u64};
@@ -30,6 +29,7 @@ use crate::codec::zstd::{
     ContentStream, Cut, Dictionaries, Frames, Generation, Policy, SeekTable, SkippableList, find_frames, skippable,
 };
 use crate::error::{Error, Result};
+use crate::recent::Recent;
 use crate::source::Source;
 
 use super::{
@@ -297,7 +297,7 @@ struct Chunks {
     /// Whether all frames state their sizes.
     all_known: bool,
     /// If some do not, the blobs of the frames accessed last.
-    own: Mutex<LruCache<usize, BlobRef>>,
+    own: Recent<usize, BlobRef>,
 }
 
 /// Maximum number of frames with a blob that is kept, so that a repeated lookup finds its pieces in the cache.
@@ -308,16 +308,15 @@ impl Chunks {
         let Zstd { frames, data, data_ref, .. } = zstd;
         let cut = zstd.cut.clone().filter(|cut| cut.is_frame);
         let all_known = frames.list.iter().all(|frame| frame.content.is_some()) && cut.is_none();
-        let own = Mutex::new(LruCache::new(OWN));
+        let own = Recent::new(OWN);
         Self { frames: Arc::clone(frames), data: Arc::clone(data), data_ref: data_ref.clone(), cut, all_known, own }
     }
 
     /// Frame `index` as a separate blob: its size does not depend on the sizes of the frames before it.
     fn alone(&self, index: usize) -> BlobRef {
-        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         let cut = self.cut.clone().filter(|_| index + 1 == self.frames.list.len());
         let make = || BlobRef::new(FramesBlob(ContentStream::new(Arc::clone(&self.frames), index, 1).with_cut(cut)));
-        own.get_or_insert(index, make).clone()
+        self.own.get_or_put(index, make)
     }
 }
 

@@ -1,18 +1,19 @@
 //! The contents of components, created once each and shared by all views of them.
 #![forbid(unsafe_code)]
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use crate::checksum::{ChecksumGate, FailedChecks};
 use crate::error::{Error, Kind, Result};
 use crate::format::{Content, Fetch, FileExtent, Options, Piece};
 use crate::once::Once;
+use crate::recent::Recent;
 use crate::source::{Files, Source};
 
 use super::component;
 use super::manifest::{Manifest, Tensor};
 use super::quoted::quoted;
-use super::result_cache::ResultCache;
 use super::shards::{self, OpenShard};
 use super::sums::Sums;
 
@@ -21,16 +22,18 @@ pub(super) struct TensorFile {
     pub(super) source: Arc<Source>,
     pub(super) manifest: Manifest,
     pub(super) options: Options,
-    components: ResultCache<(usize, usize), Opened>,
+    components: Recent<(usize, usize), Opened>,
     /// The files of its shards, if it has any; pinned when the file is opened.
     pub(super) files: Option<Files>,
     pub(super) sums: Sums,
     /// Shards opened so far, and permanent failures to open one.
-    shards: ResultCache<String, Arc<Once<OpenShard>>>,
+    shards: Recent<String, Arc<Once<OpenShard>>>,
     /// Outlives the gates of components and shards that are no longer kept.
     failed: FailedChecks,
 }
 
+/// Maximum number of components, and of shards, that are kept.
+const MOST: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
 /// Bytes charged for a component and for a shard that are kept.
 const COMPONENT: u64 = 640;
 const SHARD: u64 = 768;
@@ -52,9 +55,7 @@ impl Opened {
 
 impl TensorFile {
     pub(super) fn new(source: Arc<Source>, manifest: Manifest, files: Option<Files>, options: Options) -> Arc<Self> {
-        let account = &options.account;
-        let components = ResultCache::new(account, COMPONENT, "components");
-        let (sums, shards) = (Sums::new(account), ResultCache::new(account, SHARD, "shards"));
+        let (components, sums, shards) = (Recent::new(MOST), Sums::new(&options.account), Recent::new(MOST));
         Arc::new(Self { source, manifest, options, components, files, sums, shards, failed: FailedChecks::default() })
     }
 
@@ -75,7 +76,7 @@ impl TensorFile {
     }
 
     fn component(&self, index: usize, part: usize) -> Opened {
-        if let Some(component) = self.components.find(&(index, part)) {
+        if let Some(component) = self.components.get(&(index, part)) {
             return component;
         }
         let made = self.make(index, part);
@@ -84,7 +85,7 @@ impl TensorFile {
             Ok(Content::FileExtent(FileExtent { gate: None, .. })) => made,
             // Transient failures are not kept: the next reader retries.
             Err(e) if !e.is_lasting() => made,
-            _ => self.components.keep((index, part), made),
+            _ => self.components.charge((index, part), made, COMPONENT, &self.options.account, "components"),
         }
     }
 
@@ -116,7 +117,7 @@ impl TensorFile {
     /// Fails if its file is missing or does not match the manifest.
     pub(super) fn shard(&self, name: &str) -> Result<OpenShard> {
         // Callers wait for each other only if they use the same shard.
-        let shard = self.shards.keep(name.to_owned(), Arc::default());
+        let shard = self.shards.charge(name.to_owned(), Arc::default(), SHARD, &self.options.account, "shards");
         let open = || {
             let (_, shard) = self.manifest.shard_named(name)?;
             let files = self.files.as_ref().ok_or_else(|| Error::new(Kind::NotFound, "shard"))?;

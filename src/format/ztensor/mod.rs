@@ -25,7 +25,6 @@ mod footer;
 mod manifest;
 mod npz;
 mod quoted;
-mod result_cache;
 mod safetensors;
 mod shards;
 mod sort;

@@ -3,29 +3,32 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use crate::account::Account;
 use crate::error::Result;
 use crate::once::Once;
+use crate::recent::Recent;
 
-use super::result_cache::ResultCache;
-
+/// Maximum number of sums, and of checks.
+const MOST: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
 /// Bytes charged for a result.
 const COST: u64 = 256;
 
 /// CRC-32 sums and sparse checks of one file.
 pub(super) struct Sums {
+    account: Account,
     /// By tensor and member name.
-    crcs: ResultCache<(usize, &'static str), Arc<Once<u32>>>,
+    crcs: Recent<(usize, &'static str), Arc<Once<u32>>>,
     /// By tensor.
-    sparse: ResultCache<usize, Arc<Once<()>>>,
+    sparse: Recent<usize, Arc<Once<()>>>,
 }
 
 impl Sums {
     /// Keeps results while `account` has room.
     pub(super) fn new(account: &Account) -> Self {
-        Self { crcs: ResultCache::new(account, COST, "sums"), sparse: ResultCache::new(account, COST, "sums") }
+        Self { account: account.clone(), crcs: Recent::new(MOST), sparse: Recent::new(MOST) }
     }
 
     /// The CRC-32 of member `name` of tensor `index`, computed by `make` on first use. Concurrent callers wait for a
@@ -34,7 +37,7 @@ impl Sums {
     /// # Errors
     /// Fails if `make` fails; permanent failures are kept.
     pub(super) fn crc(&self, index: usize, name: &'static str, make: impl FnOnce() -> Result<u32>) -> Result<u32> {
-        self.crcs.keep((index, name), Arc::default()).get(make).copied()
+        self.crcs.charge((index, name), Arc::default(), COST, &self.account, "sums").get(make).copied()
     }
 
     /// Whether tensor `index` is a consistent sparse tensor, checked by `make` on first use.
@@ -42,7 +45,7 @@ impl Sums {
     /// # Errors
     /// Fails if `make` fails; permanent failures are kept.
     pub(super) fn sparse(&self, index: usize, make: impl FnOnce() -> Result<()>) -> Result<()> {
-        self.sparse.keep(index, Arc::default()).get(make).copied()
+        self.sparse.charge(index, Arc::default(), COST, &self.account, "sums").get(make).copied()
     }
 }
 

@@ -9,11 +9,10 @@ use std::io::ErrorKind;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fuser::{Errno, FileAttr, ReplyEntry};
-use lru::LruCache;
 use rustix::fs::FileType;
 
 use super::as_of::AsOf;
@@ -27,6 +26,7 @@ use crate::fs::inode_attr::Numbering;
 use crate::fs::shared::GENERATION;
 use crate::mirror::{self, FlatNames, Shown, ShownFile, is_candidate, stat_container};
 use crate::parallel;
+use crate::recent::Recent;
 use crate::source::{Below, Rights, Seen};
 use crate::tree::{self, Ino, Tree};
 
@@ -38,9 +38,9 @@ const CONTAINERS: NonZeroUsize = NonZeroUsize::new(1 << 17).unwrap();
 /// The names that directories and containers show.
 pub(super) struct Flat {
     /// By the number of the directory.
-    directories: Mutex<LruCache<u64, Known>>,
+    directories: Recent<u64, Known>,
     /// By the number of the container, which differs for each version of it.
-    containers: Mutex<LruCache<u64, Option<Open>>>,
+    containers: Recent<u64, Option<Open>>,
 }
 
 /// The files that a container shows, and their readers.
@@ -51,6 +51,7 @@ struct Open {
 }
 
 /// The names in a directory.
+#[derive(Clone)]
 struct Known {
     names: Arc<FlatNames>,
     as_of: AsOf,
@@ -58,8 +59,8 @@ struct Known {
 
 impl Default for Flat {
     fn default() -> Self {
-        let (directories, containers) = (LruCache::new(DIRECTORIES), LruCache::sparse(CONTAINERS));
-        Self { directories: Mutex::new(directories), containers: Mutex::new(containers) }
+        let (directories, containers) = (Recent::new(DIRECTORIES), Recent::new(CONTAINERS));
+        Self { directories, containers }
     }
 }
 
@@ -77,7 +78,7 @@ pub(super) struct FlatFile {
 impl Flat {
     /// Forgets the files that the container `number` shows.
     pub(super) fn forget(&self, number: u64) {
-        super::lock(&self.containers).pop(&number);
+        self.containers.remove(&number);
     }
 }
 
@@ -86,9 +87,8 @@ impl Directory {
     pub(super) fn flat_names(&self, parent: u64, below: &Below) -> Result<Arc<FlatNames>> {
         let itself = below.stat_itself()?;
         let within = if self.waits.is_some() { MINUTE } else { SOON };
-        let lock = || self.flat.directories.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = lock().get(&parent).filter(|known| known.as_of.is_same(&itself, within)) {
-            return Ok(known.names.clone());
+        if let Some(known) = self.flat.directories.get(&parent).filter(|known| known.as_of.is_same(&itself, within)) {
+            return Ok(known.names);
         }
         let as_of = AsOf::new(&itself, self.waits.is_some());
         let mut entries = Vec::new();
@@ -99,7 +99,7 @@ impl Directory {
         })?;
         let options = &self.containers.options;
         let names = Arc::new(FlatNames::new(&mut entries, self.containers.rules.layout, &options.account)?);
-        lock().put(parent, Known { names: names.clone(), as_of });
+        self.flat.directories.put(parent, Known { names: names.clone(), as_of });
         Ok(names)
     }
 
@@ -114,21 +114,20 @@ impl Directory {
         below: &FlatNames,
     ) -> Result<Option<Shown>> {
         let number = self.state().nodes.number(&entry(parent, file, seen));
-        let lock = || self.flat.containers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(shown) = lock().get(&number) {
+        if let Some(shown) = self.flat.containers.get(&number) {
             return Ok(shown.map(|open| open.shown));
         }
         let (Some(stem), Ok(parent)) = (below.stem(file), self.path(parent)) else { return Ok(None) };
         let path = parent.join(OsStr::from_bytes(file));
         let Some(opened) = self.containers.open_flat(&path, listed, stem)? else {
-            lock().put(number, None);
+            self.flat.containers.put(number, None);
             return Ok(None);
         };
         let rights = self.who_may_read(&opened)?;
         let tree = Tree::charging(opened.container, OsStr::from_bytes(file), &self.containers.options.account)?;
         let shown = mirror::shown(&tree, self.containers.rules.layout)?;
         if opened.seen.version() == seen.version() {
-            lock().put(number, Some(Open { shown, rights }));
+            self.flat.containers.put(number, Some(Open { shown, rights }));
         }
         Ok(Some(shown))
     }
@@ -226,7 +225,7 @@ impl Directory {
     /// require decoding, or opening the container again, are computed on demand. Counts the look-up.
     pub(super) fn tell_flat(&self, parent: u64, file: &[u8], seen: &Seen, ino: Ino, uid: u32) -> (FileAttr, Duration) {
         let number = self.state().nodes.tell(&entry(parent, file, seen), seen.rights, uid, false);
-        let open = self.flat.containers.lock().unwrap_or_else(PoisonError::into_inner).get(&number).copied().flatten();
+        let open = self.flat.containers.get(&number).flatten();
         let rights = open.map_or(seen.rights, |open| open.rights);
         if open.is_some() {
             self.state().nodes.tell_readers(number, rights);

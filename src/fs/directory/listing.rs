@@ -37,7 +37,7 @@ impl Directory {
         let seen = below.stat_itself()?;
         // Containers can change their files without another version of the directory.
         let is_now = |dir: &Arc<OpenDir>| dir.as_of.is_same(&seen, Duration::ZERO) && dir.as_of.age() < SOON;
-        if let Some(dir) = self.recent_listings.get(&(uid, number)).filter(is_now) {
+        if let Some(dir) = self.recent_listings.in_use(&(uid, number)).filter(is_now) {
             return Ok(dir);
         }
         let (as_of, share) = (AsOf::new(&seen, self.waits.is_some()), self.users.share(uid, Holding::default())?);
@@ -46,7 +46,7 @@ impl Directory {
             rules => Names::list(&below, rules, share),
         };
         let dir = Arc::new(OpenDir { names: RwLock::new(names?), as_of, far: self.waits.is_some().then_some(below) });
-        self.recent_listings.put((uid, number), &dir);
+        self.recent_listings.put((uid, number), Arc::downgrade(&dir));
         Ok(dir)
     }
 

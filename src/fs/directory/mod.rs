@@ -33,7 +33,7 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
 use fuser::{Errno, Notifier};
@@ -42,7 +42,7 @@ use lru::LruCache;
 use super::activity::{Activity, InUse};
 use super::faults::Faults;
 use super::fuse_adapter::Session;
-use super::held::{self, Recent};
+use super::held;
 use super::killed::{Killed, Waits};
 use super::offload::{Offload, On, Turn};
 use super::options::{Access, MountOptions, Owner};
@@ -53,6 +53,7 @@ use crate::account::{Share, Users};
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::mirror::Containers;
+use crate::recent::Recent;
 use crate::source::{Below, Passed, Version};
 use crate::tree::{Ino, Numbers};
 
@@ -85,10 +86,10 @@ pub(super) struct Directory {
     is_forgetting: AtomicBool,
     /// Files that are passed through and open.
     files: RwLock<HashMap<u64, (Handle<OpenFile>, InUse)>>,
-    recent_files: Recent<(u32, u64, Version), OpenFile>,
+    recent_files: Recent<(u32, u64, Version), Weak<OpenFile>>,
     /// Directories that are open.
     listings: RwLock<HashMap<u64, Handle<OpenDir>>>,
-    recent_listings: Recent<(u32, u64), OpenDir>,
+    recent_listings: Recent<(u32, u64), Weak<OpenDir>>,
     next: AtomicU64,
     /// Wakes the thread that checks the containers in use.
     wake: Arc<File>,
@@ -181,9 +182,9 @@ impl Directory {
             notifier: OnceLock::new(),
             is_forgetting: AtomicBool::new(false),
             files: RwLock::default(),
-            recent_files: Recent::default(),
+            recent_files: Recent::new(held::MOST),
             listings: RwLock::default(),
-            recent_listings: Recent::default(),
+            recent_listings: Recent::new(held::MOST),
             next: AtomicU64::new(1),
             wake: Arc::new(sys::event_fd()?),
             flat: Flat::default(),

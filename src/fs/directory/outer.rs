@@ -205,11 +205,11 @@ impl Directory {
             (Passed::Far(source), Some(waits)) => (Killed::new(waits, vec![source.clone()]), HANDLE),
             _ => (None, FILE),
         };
-        if let Some(open) = self.recent_files.get(&key).filter(|_| killed.is_none()) {
+        if let Some(open) = self.recent_files.in_use(&key).filter(|_| killed.is_none()) {
             return Ok(Handle { open, _share: share });
         }
         let open = Arc::new(OpenFile { _share: self.users.share(uid, holding)?, number, file, killed });
-        self.recent_files.put(key, &open);
+        self.recent_files.put(key, Arc::downgrade(&open));
         Ok(Handle { open, _share: share })
     }
 

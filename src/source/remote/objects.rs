@@ -14,7 +14,6 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lru::LruCache;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::address::Address;
@@ -23,6 +22,7 @@ use super::session::Session;
 use super::version::Version;
 use crate::account::Account;
 use crate::error::{Error, Kind, Result};
+use crate::recent::Recent;
 use crate::source::{RemoteOptions, Source};
 
 /// Objects that stay open: more are opened again when they are read.
@@ -49,7 +49,7 @@ struct Opened {
     /// When the container was opened, by the clock of its server.
     since: Option<i64>,
     /// By their names.
-    open: LruCache<String, Arc<Source>>,
+    open: Recent<String, Arc<Source>>,
     /// Hashes of the versions that were seen, by hashes of names.
     versions: HashMap<u64, u64>,
 }
@@ -95,7 +95,7 @@ impl Objects {
         options: &RemoteOptions,
         account: &Account,
     ) -> Self {
-        let opened = Opened { since: None, open: LruCache::new(OPEN), versions: HashMap::new() };
+        let opened = Opened { since: None, open: Recent::new(OPEN), versions: HashMap::new() };
         let (options, account) = (options.clone(), account.clone());
         Self { address, below, session, options, account, opened: Mutex::new(opened) }
     }
@@ -112,7 +112,7 @@ impl Objects {
     /// it was read; otherwise as [`Source::open_remote`].
     pub fn source(&self, name: &str) -> Result<Arc<Source>> {
         if let Some(source) = self.lock().open.get(name) {
-            return Ok(source.clone());
+            return Ok(source);
         }
         let address = self.address.with(name, self.below)?;
         let path = address.shown().to_path_buf();
@@ -133,7 +133,7 @@ impl Objects {
             opened.since = object.since();
         }
         let source = Source::of(path, object);
-        Ok(opened.open.get_or_insert(name.to_owned(), || source).clone())
+        Ok(opened.open.get_or_put(name.to_owned(), || source))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Opened> {
@@ -174,7 +174,7 @@ mod tests {
             modified: Some(modified.to_owned()),
             size: 1,
         };
-        let mut opened = Opened { since: Some(784_111_777), open: LruCache::new(OPEN), versions: HashMap::new() };
+        let mut opened = Opened { since: Some(784_111_777), open: Recent::new(OPEN), versions: HashMap::new() };
         let then = dated("a", "Sun, 06 Nov 1994 08:49:37 GMT");
         opened.check("x", &then).unwrap();
         opened.check("x", &then).unwrap();

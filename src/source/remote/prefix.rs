@@ -9,10 +9,8 @@
 
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use lru::LruCache;
 
 use super::address::Address;
 use super::disk;
@@ -22,6 +20,7 @@ use super::objects::Objects;
 use super::session::{self, Session};
 use crate::account::Account;
 use crate::error::{Error, Kind, Result};
+use crate::recent::Recent;
 use crate::source::seen::Seen;
 use crate::source::{RemoteOptions, Source};
 
@@ -43,7 +42,7 @@ pub struct Prefix {
     session: Arc<Session>,
     options: RemoteOptions,
     account: Account,
-    lately: Mutex<LruCache<String, (Instant, Option<Seen>)>>,
+    lately: Recent<String, (Instant, Option<Seen>)>,
 }
 
 impl Prefix {
@@ -59,7 +58,7 @@ impl Prefix {
         }
         options.cache.as_ref().map(disk::hold).transpose()?;
         let (options, account) = (options.clone(), account.clone());
-        let (session, lately) = (Arc::default(), Mutex::new(LruCache::sparse(LATELY)));
+        let (session, lately) = (Arc::default(), Recent::new(LATELY));
         let prefix = Self { address: Address::prefix(url)?, session, options, account, lately };
         let base = prefix.address.base();
         let page = prefix.list(&base, &base, None, FEW)?;
@@ -105,13 +104,13 @@ impl Prefix {
     /// `ENOENT` if there is nothing; as [`Prefix::open`].
     pub fn stat(&self, path: &str) -> Result<Seen> {
         let missing = || Error::io(std::io::Error::from_raw_os_error(libc::ENOENT), "object");
-        if let Some((since, found)) = self.lock().get(path)
+        if let Some((since, found)) = self.lately.get(path)
             && since.elapsed() < SOON
         {
-            return found.clone().ok_or_else(missing);
+            return found.ok_or_else(missing);
         }
         let found = self.find(path)?;
-        self.lock().put(path.to_owned(), (Instant::now(), found.clone()));
+        self.lately.put(path.to_owned(), (Instant::now(), found.clone()));
         found.ok_or_else(missing)
     }
 
@@ -137,7 +136,7 @@ impl Prefix {
 
     /// Drops the cached state of `path`.
     pub fn forget(&self, path: &str) {
-        self.lock().pop(path);
+        self.lately.remove(path);
     }
 
     /// The object at `path`, and its siblings; it must be the one that was `seen`.
@@ -180,10 +179,6 @@ impl Prefix {
         let (runtime, clients) = self.session.enter(&self.address)?;
         let work = listing::page((&self.address, &clients), self.options.timeout, (base, prefix), from, most);
         session::wait(&runtime, work)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LruCache<String, (Instant, Option<Seen>)>> {
-        self.lately.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -11,9 +11,8 @@ use crate::checksum::{ChecksumGate, FailedChecks, Threads, Verify, crc32};
 use crate::error::{Error, Kind, Result};
 use crate::format::blosc2::entries::failing;
 use crate::format::blosc2::frame::{Frame, MAGIC};
-use crate::format::blosc2::frames::{FrameDir, OpenFrame};
+use crate::format::blosc2::frames::{self, FrameDir, OpenFrame, OpenFrames};
 use crate::format::blosc2::memory::Memory;
-use crate::format::blosc2::open_frames::OpenFrames;
 use crate::format::{Content, Directory, Entry, File, FileExtent, Node, Options};
 use crate::source::Source;
 
@@ -25,10 +24,15 @@ const CENTRAL: [u8; 4] = *b"PK\x01\x02";
 const EXTRA_HEAD: usize = 4;
 
 /// The members that were opened last, by the offset of their local header, and the checksums that have failed.
-#[derive(Default)]
 pub(super) struct OpenMembers {
     frames: OpenFrames,
     failed: FailedChecks,
+}
+
+impl Default for OpenMembers {
+    fn default() -> Self {
+        Self { frames: OpenFrames::new(frames::OPEN), failed: FailedChecks::default() }
+    }
 }
 
 /// A member of an archive.
@@ -159,7 +163,7 @@ impl Member {
             frame.gate = Some(self.gate(start));
             Ok(frame)
         };
-        self.open.frames.get(self.local.0, || decode_budget::once(open))
+        self.open.frames.get_or_open(self.local.0, || decode_budget::once(open).map(OpenFrame::shared))
     }
 
     /// Opens the frame that it is; `None` if it is something else.
