@@ -124,7 +124,8 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     for part in text.trim_end_matches('=').as_bytes().chunks(4) {
         let bits = part.iter().try_fold(0_u32, |bits, &c| Some(bits << 6 | digit(c)?))?;
-        let missing = 4_usize.saturating_sub(part.len());
+        // One digit alone is no byte.
+        let missing = 4_usize.checked_sub(part.len()).filter(|&missing| missing < 3)?;
         let shifted = bits.checked_shl(u32::try_from(missing.saturating_mul(6)).ok()?)?;
         let [_, a, b, c] = shifted.to_be_bytes();
         out.extend([a, b, c].get(..3_usize.checked_sub(missing)?)?);
