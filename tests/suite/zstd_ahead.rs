@@ -12,6 +12,7 @@ use fzmfs::checksum::Threads;
 use fzmfs::error::Result;
 use fzmfs::format::{BlobRef, Container, Content, Options, Piece};
 
+use crate::support::mounts::wait_until;
 use crate::support::opened as support;
 
 const MIB: u64 = 1 << 20;
@@ -118,7 +119,7 @@ fn frames_are_decoded_ahead_of_a_sequential_reader_and_freed_behind_it() {
             }
             let peak = opened.account.peaks().memory;
             assert!(peak <= MOST, "checksum {checksum}: {} MiB", peak / MIB);
-            assert!(!opened.is_ready(0) && !opened.is_ready(1));
+            wait_until("they are freed behind", || !opened.is_ready(0) && !opened.is_ready(1));
         }
     }
 }
