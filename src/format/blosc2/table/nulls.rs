@@ -128,7 +128,9 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
         let missing = 4_usize.checked_sub(part.len()).filter(|&missing| missing < 3)?;
         let shifted = bits.checked_shl(u32::try_from(missing.saturating_mul(6)).ok()?)?;
         let [_, a, b, c] = shifted.to_be_bytes();
-        out.extend([a, b, c].get(..3_usize.checked_sub(missing)?)?);
+        // One digit alone is less than a byte.
+        let len = 3_usize.checked_sub(missing).filter(|&len| len > 0)?;
+        out.extend([a, b, c].get(..len)?);
     }
     Some(out)
 }
