@@ -1,0 +1,1 @@
+import "neuroglancer/unstable/main.bundle.js";
