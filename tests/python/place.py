@@ -6,11 +6,13 @@ import ast
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,8 @@ from servers import ROOT, Moto, Nginx, moto, nginx
 
 FIELD = DATA / "fzm/lq2d_f32_outliers.fzm"
 ARRAY = DATA / "blosc2/o271_nd_2d.b2nd"
+# The address of `fzmfs serve field.fzm` in the documents.
+SERVED = "http://127.0.0.1:8700/3f2c.../"
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +49,24 @@ def s3() -> Iterator[Moto]:
         server.put("runs/2024/a.fzm", FIELD.read_bytes())
         server.put("field.b2nd", ARRAY.read_bytes())
         yield server
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[str]:
+    with serving([program(), "serve", str(FIELD), "--listen", "127.0.0.1:0"]) as url:
+        yield url
+
+
+@contextmanager
+def serving(command: list[str], **options: Any) -> Iterator[str]:
+    """The address that ``fzmfs serve`` prints; it has to end well."""
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, **options) as server:
+        try:
+            assert server.stdout is not None
+            yield server.stdout.readline().split()[-1]
+        finally:
+            server.terminate()
+    assert server.returncode == 0
 
 
 class Place:
@@ -89,6 +111,8 @@ class Place:
         if "https://" in text:
             web = self._request.getfixturevalue("web")
             text = re.sub(r"https://(host|server)\b", web.url, text)
+        if SERVED in text:
+            text = text.replace(SERVED, self._request.getfixturevalue("served"))
         return text.replace("ETAG", f'"{hashlib.md5(ARRAY.read_bytes()).hexdigest()}"')
 
     def environment(self, text: str) -> dict[str, str]:
@@ -120,6 +144,13 @@ class Place:
         done = subprocess.run(command, cwd=cwd or self.home, env=environment, **options)
         assert (done.returncode, done.stderr) == (0, ""), f"{text}\n{done.stdout}\n{done.stderr}"
         return done.stdout
+
+    def serve(self, line: str) -> None:
+        """Runs a line that serves until it is stopped; at any port, since several of these tests run at a time."""
+        line, _, _ = line.partition("#")
+        line = line.replace(":8700", ":0") if "--listen" in line else f"{line} --listen 127.0.0.1:0"
+        with serving(shlex.split(line), cwd=self.home, env=os.environ | self.environment(line)) as url:
+            assert url.startswith("http://")
 
     def mounts(self) -> list[str]:
         points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]

@@ -16,7 +16,7 @@ import xarray
 import zarr
 from conftest import DATA
 from documents import Piece, pieces
-from place import Place, execute, place, s3, web  # noqa: F401
+from place import Place, execute, place, s3, served, web  # noqa: F401
 from servers import ROOT
 
 import fzmfs
@@ -60,6 +60,7 @@ NOT_RUN = {
         "sbatch --comment='fzmfs expect=ETAG s3://bucket/field.b2nd' ...",
         "python3 work.py /run/fzmfs/$SLURM_JOB_ID/data.npy",
     ],
+    "needs davfs2; `scripts/webdav` mounts with it": ["sudo mount -t davfs -o ro URL /mnt/x"],
     "needs a system with a journal": ["journalctl -t fzmfs"],
     "needs version 2 of the command line of AWS": ['eval "$(aws configure export-credentials --format env)"'],
     "is no line to run": ["default-features = false", "shuffle -> zstd", "git clone"],
@@ -111,7 +112,11 @@ def test_a_line_of_the_shell_works(piece: Piece, place: Place) -> None:
     text = COMPLETE.get(text, text)
     if BARE.fullmatch(text):
         text = " ".join([word for word in text.split() if not word.startswith(("[", "<"))] + ["--help"])
-    for name in re.findall(r"(?:^|[|&] )(zstd|curl|aws|man|unshare|getfattr|jq)\b", text, re.MULTILINE):
+    if text.startswith("fzmfs serve "):
+        for line in text.splitlines():
+            place.serve(line)
+        return
+    for name in re.findall(r"(?:^|[|&] )(zstd|curl|aws|man|unshare|getfattr|jq|rclone)\b", text, re.MULTILINE):
         if shutil.which(name) is None:
             pytest.skip(f"{name} is not installed")
     if text.startswith("scripts/"):
