@@ -111,6 +111,8 @@ async function open(url, root, name, isReady) {
   page.on("response", (reply) => { if (reply.status() > 404) wrong.push(`${reply.status()} ${reply.url()}`); });
   page.on("request", (request) => { if (![root, "blob:", "data:"].some((own) => request.url().startsWith(own))) wrong.push(`elsewhere: ${request.url()}`); });
   await page.goto(url);
+  // From the page of the container, by its link.
+  if (url === root) await page.getByRole("link", { name: "Viewer" }).click();
   await page.waitForFunction(isReady);
   // Drawn when the picture stays as it is.
   let png = await page.screenshot();
@@ -135,17 +137,17 @@ async function squares(name, png) {
 
 async function neuroglancer(array) {
   const { server, root } = await serve(array, process.env.NEUROGLANCER);
-  for (const layout of array.layouts) {
+  for (const layout of [...array.layouts, "link"]) {
     const name = `neuroglancer-${array.name}-${layout}`;
     const layer = { type: "image", name: "data", tab: "rendering", source: `zarr://${root}data.zarr/` };
     const state = { layers: [layer], layout, showAxisLines: layout === "4panel", crossSectionBackgroundColor: "#808080" };
-    const url = `${root}-/viewer/#!${encodeURIComponent(JSON.stringify(state))}`;
+    const url = layout === "link" ? root : `${root}-/viewer/#!${encodeURIComponent(JSON.stringify(state))}`;
     const { address, png } = await open(url, root, name, () => decodeURIComponent(location.hash).includes('"dimensions":'));
     const { dimensions } = JSON.parse(address.slice(address.indexOf("#!") + 2));
     const scales = Object.values(dimensions);
     const isRight = scales.length === array.si.length && scales.every(([scale, unit], d) => isNear(scale, array.si[d][0]) && unit === array.si[d][1]);
     check(isRight, `${name}: dimensions ${JSON.stringify(dimensions)}, not ${JSON.stringify(array.si)}`);
-    const field = layout === "4panel" ? "" : `, a field ${await squares(name, png)}`;
+    const field = ["4panel", "link"].includes(layout) ? "" : `, a field ${await squares(name, png)}`;
     console.log(`${name}: ${JSON.stringify(dimensions)}${field}`);
   }
   server.kill();
@@ -154,9 +156,8 @@ async function neuroglancer(array) {
 async function vizarr(array) {
   const { server, root } = await serve(array, process.env.VIZARR);
   const name = `vizarr-${array.name}`;
-  const url = `${root}-/viewer/?source=${encodeURIComponent(`${root}data.zarr/`)}`;
-  const { address, png } = await open(url, root, name, () => location.search.includes("viewState"));
-  const { target } = JSON.parse(/viewState=(\{.*?\})(?:&|$)/.exec(address)[1]);
+  const { address, png } = await open(root, root, name, () => location.search.includes("viewState"));
+  const { target } = JSON.parse(/viewState=(\{.*?\})/.exec(address)[1]);
   // It looks at the middle of the image, in units of the file.
   const spacing = array.spacing.split("x").map(Number);
   const [y, x] = array.shape.map((count, d) => (count * spacing[d]) / 2).slice(-2);

@@ -150,6 +150,7 @@ async function open(row, state) {
   const { shape, dtype } = row.dataset;
   view = new View(stem(row), link(row).textContent.replace(/\.npy$/, ""), shape.split("x").filter(Boolean).map(Number), dtype, row.querySelector("span").textContent, state);
   view.links.append(...links(row));
+  viewer(row, view.links);
   panel.prepend(view.root);
   view.start();
   const reply = await fetch(`${stem(row)}.json?about`);
@@ -162,15 +163,20 @@ async function open(row, state) {
 
 function links(row) {
   const own = stem(row);
-  const all = [h("a", { href: `${own}.npy`, download: "" }, ".npy"), h("a", { href: `${own}.raw`, download: "" }, ".raw")];
-  const zarr = rows.find((one) => link(one).getAttribute("href") === "data.zarr/");
-  if (zarr && document.body.dataset.viewer) {
-    const source = new URL(`data.zarr/${own}/`, location.href).href;
-    const state = { layers: [{ type: "image", name: own, source: `zarr://${source}` }] };
-    const query = `?source=${encodeURIComponent(source)}#!${encodeURIComponent(JSON.stringify(state))}`;
-    all.push(h("a", { href: document.body.dataset.viewer + query }, "Viewer"));
-  }
-  return all;
+  return [h("a", { href: `${own}.npy`, download: "" }, ".npy"), h("a", { href: `${own}.raw`, download: "" }, ".raw")];
+}
+
+// The link to the viewer. The scale of an array stands in the group that is its image; other arrays are their own.
+async function viewer(row, list) {
+  if (!document.body.dataset.viewer || !rows.some((one) => link(one).getAttribute("href") === "data.zarr/")) return;
+  const own = stem(row);
+  const reply = await fetch("data.zarr/zarr.json");
+  if (!reply.ok) return;
+  const image = (await reply.json()).attributes.ome?.multiscales[0].datasets[0].path;
+  const source = new URL(image === decodeURIComponent(own) ? "data.zarr/" : `data.zarr/${own}/`, location.href).href;
+  const state = { layers: [{ type: "image", name: own, source: `zarr://${source}` }] };
+  const query = `?source=${encodeURIComponent(source)}#!${encodeURIComponent(JSON.stringify(state))}`;
+  list.append(h("a", { href: document.body.dataset.viewer + query }, "Viewer"));
 }
 
 function start() {
