@@ -30,6 +30,27 @@ const UNITS: &[(&str, &str)] = &[
     ("h", "hour"),
 ];
 
+/// Units with names of their own that the specification recommends, besides those in [`UNITS`].
+const NAMED: &[&str] = &["foot", "inch", "mile", "parsec", "yard", "day"];
+/// Prefixes of the meter and the second.
+const PREFIXES: &[&str] = &[
+    "", "yocto", "zepto", "atto", "femto", "pico", "nano", "micro", "milli", "centi", "deci", "deca", "hecto", "kilo",
+    "mega", "giga", "tera", "peta", "exa", "zetta", "yotta",
+];
+
+/// The name of `unit`, if it is one that the specification recommends: viewers refuse an image with another one.
+fn name_of(unit: &str) -> Option<&str> {
+    let long = UNITS.iter().find(|(short, _)| *short == unit).map_or(unit, |(_, long)| long);
+    let is_prefixed = |base: &str| long.strip_suffix(base).is_some_and(|prefix| PREFIXES.contains(&prefix));
+    let is_known = NAMED.contains(&long) || UNITS.iter().any(|(_, known)| *known == long);
+    (is_known || is_prefixed("meter") || is_prefixed("second")).then_some(long)
+}
+
+/// Whether `unit`, which has a name, is one of time.
+fn is_time(unit: &str) -> bool {
+    unit.ends_with("second") || ["minute", "hour", "day"].contains(&unit)
+}
+
 /// The attribute `ome` of a group with the array at `path` and dimensions `names`; `None` if it is not an image.
 pub fn multiscales(path: &str, names: &[String], space: &Space) -> Option<Value> {
     let rank = space.spacing.len();
@@ -39,13 +60,15 @@ pub fn multiscales(path: &str, names: &[String], space: &Space) -> Option<Value>
     let axis = |((d, name), unit): ((usize, &String), &String)| {
         let mut axis = Map::new();
         axis.insert("name".to_owned(), name.as_str().into());
+        let unit = name_of(unit);
         // The axes of space come last; earlier ones may be anything.
         if d.saturating_add(3) >= rank {
             axis.insert("type".to_owned(), "space".into());
+        } else if unit.is_some_and(is_time) {
+            axis.insert("type".to_owned(), "time".into());
         }
-        let known = UNITS.iter().find(|(short, _)| short == unit).map_or(unit.as_str(), |(_, long)| long);
-        if !unit.is_empty() {
-            axis.insert("unit".to_owned(), known.into());
+        if let Some(unit) = unit {
+            axis.insert("unit".to_owned(), unit.into());
         }
         Value::Object(axis)
     };
@@ -84,6 +107,17 @@ mod tests {
             }],
         });
         assert_eq!(multiscales("data", &space.axes(), &space), Some(want));
+        let films =
+            Space::new(vec![1.0; 4], None, ["s", "deg", "cm", "picometer"].map(str::to_owned).to_vec()).unwrap();
+        let film = multiscales("data", &films.axes(), &films).unwrap();
+        let axis = |d: usize, what: &str| {
+            film.pointer(&format!("/multiscales/0/axes/{d}/{what}")).and_then(Value::as_str).map(str::to_owned)
+        };
+        let got: Vec<_> = (0..4).map(|d| (axis(d, "type"), axis(d, "unit"))).collect();
+        let some = |text: &str| Some(text.to_owned());
+        let want =
+            [("time", some("second")), ("space", None), ("space", some("centimeter")), ("space", some("picometer"))];
+        assert_eq!(got, want.map(|(kind, unit)| (some(kind), unit)));
         let line = Space::new(vec![1.0], None, Vec::new()).unwrap();
         assert_eq!(multiscales("data", &line.axes(), &line), None);
     }
