@@ -26,7 +26,8 @@ use crate::failure::Failure;
 /// Sent by the daemon when the mount is ready.
 const READY: &[u8] = b"ready";
 
-/// Starts the daemon: this program, with `args`, which make it call [`Caller::leave`]. Returns when the mount is ready.
+/// Starts the daemon: this program, with `args`, which make it call [`super::Process::daemon`]. Returns when the mount is
+/// ready.
 ///
 /// # Errors
 /// The daemon cannot be started, or has ended, with a failure that it has reported.

@@ -5,9 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
+
+# A shell without job control starts what runs beside it with SIGINT ignored, and programs inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DATA = Path(__file__).parents[1] / "data"
 # Seconds after which a wait is a hang, and the test fails. No test passes or fails by how much sooner something happens.
