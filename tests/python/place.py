@@ -125,6 +125,8 @@ class Place:
             "PIP_FIND_LINKS": str(self.home),
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "PIP_ROOT_USER_ACTION": "ignore",
+            # Of rclone, which says that there is none.
+            "RCLONE_CONFIG": "",
             # Of man.
             "MANPATH": f"{self.folder}/man",
         }

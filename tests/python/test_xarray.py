@@ -52,6 +52,8 @@ def test_every_array_of_the_corpora_is_what_the_archive_reads() -> None:
                 counts[found[0]] += 1
         counts["left out"] += left_out
         dense = [name for name in archive if not name.startswith("frames/") or name.endswith("/data")]
+        # Of a table, there are its columns.
+        dense = [name for name in dense if "stored" not in name.split("/")]
         assert seen + left_out >= len(dense) or path.suffix == ".zt", (path, seen, left_out, list(archive))
     assert counts["read"] > 400 and counts["error"] > 10, counts
 
