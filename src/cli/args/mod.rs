@@ -19,7 +19,9 @@ pub(super) use decode::{DecodeArgs, VerifyMode};
 pub(super) use mirroring::MirrorArgs;
 #[cfg(feature = "fuse")]
 pub(super) use mounting::MountArgs;
-pub(super) use parse::{normalised, parse};
+#[cfg(feature = "fuse")]
+pub(super) use parse::normalised;
+pub(super) use parse::parse;
 
 /// Mount compressed scientific containers as read-only directories of decoded files.
 #[derive(Debug, Parser)]
@@ -111,7 +113,7 @@ pub(super) struct Mount {
     pub(super) mounting: MountArgs,
 }
 
-/// What another program starts this one for.
+/// Modes for programs that start this one.
 #[cfg(feature = "fuse")]
 #[derive(Debug, Args)]
 pub(super) struct Purpose {
