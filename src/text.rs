@@ -48,6 +48,23 @@ pub fn is_plain(c: char) -> bool {
     next.checked_sub(1).and_then(|run| HIDDEN.get(run)).is_none_or(|&(_, last)| c > last)
 }
 
+/// Escapes `text` for XML and HTML. Characters that are not plain are replaced; use [`escaped`] first to show them.
+pub fn markup(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c if !is_plain(c) || matches!(c, '\u{FFFE}' | '\u{FFFF}') => out.push('\u{FFFD}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 /// A shape in the syntax of the option `shape=`: `512x512`.
 pub fn shape<T: ToString>(sizes: &[T]) -> String {
     sizes.iter().map(T::to_string).collect::<Vec<_>>().join("x")
@@ -112,6 +129,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
+
+    #[test]
+    fn text_cannot_become_markup() {
+        assert_eq!(markup("<a b=\"c\">&'\u{0}\u{FFFF}"), "&lt;a b=&quot;c&quot;&gt;&amp;&#39;\u{FFFD}\u{FFFD}");
+    }
 
     #[test]
     fn the_ranges_are_sorted_and_disjoint() {

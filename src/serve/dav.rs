@@ -16,6 +16,7 @@ use super::tree::{Listed, Resource, Served, ServedTree};
 use super::url_path::{decoded, encoded};
 use crate::archive::EntryKind;
 use crate::error::{Error, Result};
+use crate::text::markup;
 
 /// Most entries in one reply.
 const ENTRIES: usize = 100_000;
@@ -164,20 +165,4 @@ fn value(Name { namespace, local }: &Name, href: &str, found: &Found) -> Option<
         ("getetag", Found::File(file)) => Some(file.etag().replace('"', "&quot;")),
         _ => None,
     }
-}
-
-/// Text as that of XML, which has no control characters.
-fn markup(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
 }

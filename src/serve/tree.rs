@@ -5,9 +5,8 @@ use std::ffi::OsStr;
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use lru::LruCache;
 use rustix::fs::FileType;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -15,6 +14,7 @@ use super::figure::Figure;
 use crate::archive::{Archive, Array, Directory, Entry, EntryKind, File, Node, NodeKind};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::stays_inside;
+use crate::recent::Recent;
 use crate::source::{Passed, Seen};
 
 /// Containers of a directory that are kept open when no request uses them.
@@ -33,11 +33,11 @@ pub struct ServedTree(Root);
 #[derive(Debug)]
 enum Root {
     One(Archive),
-    Many(Box<Directory>, Mutex<Open>),
+    Many(Box<Directory>, Open),
 }
 
 /// Containers used last, each opened by one request while others wait.
-type Open = LruCache<PathBuf, Arc<Mutex<Option<(Seen, Archive)>>>>;
+type Open = Recent<PathBuf, Arc<Mutex<Option<(Seen, Archive)>>>>;
 
 /// An entry of the tree.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(super) struct Listed {
     pub(super) kind: EntryKind,
     /// In bytes, of a file, where it is known without decoding.
     pub(super) size: Option<u64>,
-    /// What is known of it, as the extended attributes of a mounted file have it; of a container that is not open, that it
+    /// Its attributes, as the extended attributes of a mounted file have it; of a container that is not open, that it
     /// is one and its `stored_size`.
     pub(super) attributes: Vec<(String, String)>,
 }
@@ -126,7 +126,7 @@ impl ServedTree {
 
     /// The tree of a directory of containers.
     pub fn many(directory: Directory) -> Self {
-        Self(Root::Many(Box::new(directory), Mutex::new(LruCache::new(OPEN))))
+        Self(Root::Many(Box::new(directory), Recent::new(OPEN)))
     }
 
     /// The time of modification of the entry at `path`, in seconds since 1970: of one of a container, that of the container.
@@ -140,7 +140,7 @@ impl ServedTree {
         }
     }
 
-    /// What its cache holds and has decoded.
+    /// Figures of the cache and of decoding.
     pub(super) fn figures(&self) -> [Figure; 9] {
         let cache = match &self.0 {
             Root::One(archive) => archive.cache(),
@@ -204,7 +204,7 @@ fn entry(archive: &Archive, inner: &str, path: &str) -> Result<Resource> {
     }
     let file = entry.open()?;
     let mtime = mtime(archive);
-    // What is shown depends on the options too, which its description has, and on the version of fzmfs.
+    // The tree also depends on the options, which the description covers, and on the version of fzmfs.
     let version = format!("{archive:?}\0{}\0{}\0{inner}", archive.identity(), env!("CARGO_PKG_VERSION"));
     let (name, path, len) = (entry.name().to_owned(), path.to_owned(), file.len());
     let bytes = Bytes::Decoded(archive.clone(), file);
@@ -212,7 +212,7 @@ fn entry(archive: &Archive, inner: &str, path: &str) -> Result<Resource> {
 }
 
 /// An entry of a directory of containers.
-fn below(directory: &Directory, open: &Mutex<Open>, path: &str) -> Result<Resource> {
+fn below(directory: &Directory, open: &Open, path: &str) -> Result<Resource> {
     let node = followed(directory, path)?;
     match &node.kind {
         NodeKind::Dir => {
@@ -284,9 +284,9 @@ fn joined(mut dir: PathBuf, target: &Path) -> PathBuf {
 }
 
 /// The container at `node`: the one that is open if it is the same version.
-fn opened(directory: &Directory, open: &Mutex<Open>, node: &Node) -> Result<Archive> {
-    let place = lock(open).get_or_insert(node.file.clone(), Arc::default).clone();
-    let mut place = lock(&place);
+fn opened(directory: &Directory, open: &Open, node: &Node) -> Result<Archive> {
+    let place = open.get_or_put(node.file.clone(), Arc::default);
+    let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((seen, archive)) = &*place
         && seen.version() == node.seen.version()
         && archive.container().unchanged().is_ok()
@@ -296,10 +296,6 @@ fn opened(directory: &Directory, open: &Mutex<Open>, node: &Node) -> Result<Arch
     let archive = directory.open_container(node)?;
     *place = Some((node.seen.clone(), archive.clone()));
     Ok(archive)
-}
-
-fn lock<T>(open: &Mutex<T>) -> MutexGuard<'_, T> {
-    open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn listed(node: &Node) -> Listed {

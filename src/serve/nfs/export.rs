@@ -7,10 +7,9 @@
 use std::fmt;
 use std::io;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use lru::LruCache;
 use rustix::process::{getegid, geteuid};
 use rustix::rand::{GetRandomFlags, getrandom};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
@@ -19,6 +18,7 @@ use super::super::admission::Admission;
 use super::super::budget::Budget;
 use super::super::tree::{Listed, Resource, Served, ServedTree};
 use crate::error::{Error, Kind};
+use crate::recent::Recent;
 
 /// Paths whose handles are known; a handle of one that was forgotten is ESTALE.
 const PATHS: NonZeroUsize = NonZeroUsize::new(1 << 20).unwrap();
@@ -44,7 +44,7 @@ pub(super) enum Status {
 
 pub(super) type Failed = Status;
 
-/// What is known of a file.
+/// The attributes of a file.
 #[derive(Debug)]
 pub(super) struct Attributes {
     pub(super) is_directory: bool,
@@ -56,7 +56,7 @@ pub(super) struct Attributes {
     pub(super) group: u32,
 }
 
-/// What a client has of a file: hashes of its path and its version (0 of a directory), and the secret.
+/// A file handle: hashes of the path and of the version (0 for a directory), and the secret.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Handle(pub(super) [u8; 48]);
 
@@ -98,13 +98,9 @@ pub(super) struct Export {
     budget: Budget,
     secret: u128,
     seed: u64,
-    known: Mutex<Known>,
-}
-
-struct Known {
-    paths: LruCache<u128, Arc<str>>,
-    files: LruCache<Handle, Served>,
-    listings: LruCache<u128, Arc<Vec<Listed>>>,
+    paths: Recent<u128, Arc<str>>,
+    files: Recent<Handle, Served>,
+    listings: Recent<u128, Arc<Vec<Listed>>>,
 }
 
 /// What has the secret path as its only entry, which is not listed.
@@ -123,13 +119,8 @@ impl Export {
         let (secret, seed) = random.split_at(16);
         let secret = u128::from_le_bytes(secret.try_into().unwrap_or_default());
         let seed = u64::from_le_bytes(seed.try_into().unwrap_or_default());
-        let known =
-            Known { paths: LruCache::new(PATHS), files: LruCache::new(FILES), listings: LruCache::new(LISTINGS) };
-        Ok(Self { tree, admission, budget, secret, seed, known: Mutex::new(known) })
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        let (paths, files, listings) = (Recent::new(PATHS), Recent::new(FILES), Recent::new(LISTINGS));
+        Ok(Self { tree, admission, budget, secret, seed, paths, files, listings })
     }
 
     fn root(&self) -> Handle {
@@ -138,7 +129,7 @@ impl Export {
 
     fn handle(&self, path: &str, version: u128) -> Handle {
         let hash = xxh3_128_with_seed(path.as_bytes(), self.seed);
-        self.known().paths.get_or_insert(hash, || path.into());
+        self.paths.get_or_put(hash, || path.into());
         Handle::new(hash, version, self.secret)
     }
 
@@ -150,7 +141,7 @@ impl Export {
         if *handle == self.root() {
             return Ok("".into());
         }
-        self.known().paths.get(&handle.part(0)).cloned().ok_or(Status::Stale)
+        self.paths.get(&handle.part(0)).ok_or(Status::Stale)
     }
 
     /// Runs `work` on a thread that may wait.
@@ -172,7 +163,7 @@ impl Export {
     /// The file of `handle`, in the version that it is of.
     async fn file(&self, handle: &Handle) -> Result<Served, Status> {
         let path = self.path(handle)?;
-        let kept = self.known().files.get(handle).cloned();
+        let kept = self.files.get(handle);
         if let Some(file) = kept {
             let (same, at) = (file.clone(), path.clone());
             let is_there = self.run(&path, move |tree| Ok(tree.is_same(&at, &same))).await?;
@@ -180,7 +171,7 @@ impl Export {
         }
         match self.resolve(&path).await? {
             Resource::File(file) if file.tag == handle.part(1) => {
-                self.known().files.put(*handle, file.clone());
+                self.files.put(*handle, file.clone());
                 Ok(file)
             }
             Resource::File(_) => Err(Status::Stale),
@@ -194,7 +185,7 @@ impl Export {
         let version = match self.resolve(&path).await? {
             Resource::File(file) => {
                 let (handle, tag) = (self.handle(&path, file.tag), file.tag);
-                self.known().files.put(handle, file);
+                self.files.put(handle, file);
                 tag
             }
             Resource::Directory(_) => 0,
@@ -263,13 +254,13 @@ impl Export {
             return Ok(Entries { seed: self.seed, path: "".into(), list: Arc::default() });
         }
         let path = self.path(dir)?;
-        let kept = self.known().listings.get(&dir.part(0)).cloned().filter(|_| cookie > 0);
+        let kept = self.listings.get(&dir.part(0)).filter(|_| cookie > 0);
         let list = if let Some(list) = kept {
             list
         } else {
             let Resource::Directory(list) = self.resolve(&path).await? else { return Err(Status::NotDirectory) };
             let list = Arc::new(list);
-            self.known().listings.put(dir.part(0), list.clone());
+            self.listings.put(dir.part(0), list.clone());
             list
         };
         Ok(Entries { seed: self.seed, path, list })

@@ -7,7 +7,7 @@ use super::super::tree::Listed;
 use super::super::url_path::encoded;
 use super::{OWN, Page, VIEWER};
 use crate::archive::EntryKind;
-use crate::text::escaped;
+use crate::text::{escaped, markup};
 
 /// Most entries on a page.
 const ROWS: usize = 100_000;
@@ -22,7 +22,7 @@ impl Page {
             Some(_) => format!(" data-viewer=\"{root}{OWN}{VIEWER}\""),
             None => String::new(),
         };
-        let (home, name, title) = (if depth == 0 { "./" } else { &root }, markup(&self.name), markup(title));
+        let (home, name, title) = (if depth == 0 { "./" } else { &root }, shown(&self.name), shown(title));
         let mut out = format!(
             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
@@ -34,7 +34,7 @@ impl Page {
         for (i, name) in path.split('/').filter(|name| !name.is_empty()).enumerate() {
             let up = "../".repeat(depth - 1 - i);
             let (href, current) = if up.is_empty() { ("./", " aria-current=\"page\"") } else { (&*up, "") };
-            let _ = write!(out, "<li><a href=\"{href}\"{current}>{}</a></li>", markup(name));
+            let _ = write!(out, "<li><a href=\"{href}\"{current}>{}</a></li>", shown(name));
         }
         let n = entries.len();
         let _ = write!(
@@ -75,11 +75,11 @@ fn row(out: &mut String, Listed { name, kind, size, attributes }: &Listed) {
     let _ = write!(out, "<li class=\"{class}\"");
     for key in ["dtype", "shape"] {
         if let (Some(value), "array") = (attribute(key), class) {
-            let _ = write!(out, " data-{key}=\"{}\"", markup(value));
+            let _ = write!(out, " data-{key}=\"{}\"", shown(value));
         }
     }
-    let _ = write!(out, "><a href=\"{}{slash}\">{}</a>", encoded(name), markup(name));
-    let _ = write!(out, "<span>{}</span>", markup(&what));
+    let _ = write!(out, "><a href=\"{}{slash}\">{}</a>", encoded(name), shown(name));
+    let _ = write!(out, "<span>{}</span>", shown(&what));
     let size = size.or_else(|| attribute("stored_size")?.parse().ok().filter(|_| class == "container"));
     if let Some(size) = size {
         let _ = write!(out, "<data value=\"{size}\">{}</data>", size_text(size));
@@ -113,20 +113,9 @@ fn size_text(bytes: u64) -> String {
     format!("{value:.digits$} {}", units[unit])
 }
 
-/// Text of a container as text of a page: without markup, and without characters that change how others are shown.
-fn markup(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in escaped(text).chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
-    out
+/// Text of a container as text of a page; characters that change how others are shown are visible.
+fn shown(text: &str) -> String {
+    markup(&escaped(text))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use std::ops::Range;
+use std::time::SystemTime;
 
 use reqwest::header::{CONTENT_RANGE, DATE, ETAG, HeaderMap, HeaderName, LAST_MODIFIED};
 
@@ -91,15 +92,8 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
 
 /// Seconds since 1970 of a date of HTTP: `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn seconds(date: &str) -> Option<i64> {
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let mut words = date.split_once(", ")?.1.split_ascii_whitespace();
-    let day: i64 = words.next()?.parse().ok().filter(|day| (1..=31).contains(day))?;
-    let name = words.next()?;
-    let month = i64::try_from(MONTHS.iter().position(|month| *month == name)?).ok()?;
-    let year: i64 = words.next()?.parse().ok().filter(|year| (1970..=9999).contains(year))?;
-    let mut clock = words.next()?.split(':').map(|part| part.parse::<i64>().ok().filter(|n| (0..=60).contains(n)));
-    let [hours, minutes, seconds] = [clock.next()??, clock.next()??, clock.next()??];
-    since_1970((year, month, day), (hours, minutes, seconds))
+    let since = httpdate::parse_http_date(date).ok()?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_secs()).ok()
 }
 
 /// Seconds since 1970 of a year, a month from 0 and a day, and of hours, minutes and seconds.

@@ -57,41 +57,29 @@ plain! {
     f64, 8, false;
 }
 
-/// A half-precision float.
-impl Element for half::f16 {
-    const SIZE: usize = 2;
-    const IS_INTEGER: bool = false;
+/// The floats of two bytes: half precision, and that with the exponent of `f32`.
+macro_rules! halves {
+    ($($float:ty),*) => {$(
+        impl Element for $float {
+            const SIZE: usize = 2;
+            const IS_INTEGER: bool = false;
 
-    fn read<const BIG: bool>(bytes: &[u8]) -> Self {
-        if BIG { Self::from_be_bytes(head(bytes)) } else { Self::from_le_bytes(head(bytes)) }
-    }
+            fn read<const BIG: bool>(bytes: &[u8]) -> Self {
+                if BIG { Self::from_be_bytes(head(bytes)) } else { Self::from_le_bytes(head(bytes)) }
+            }
 
-    fn value(self) -> f64 {
-        self.into()
-    }
+            fn value(self) -> f64 {
+                self.into()
+            }
 
-    fn text(self) -> String {
-        format!("{:?}", self.to_f32())
-    }
+            fn text(self) -> String {
+                format!("{:?}", self.to_f32())
+            }
+        }
+    )*};
 }
 
-/// A float of two bytes with the exponent of `f32`.
-impl Element for half::bf16 {
-    const SIZE: usize = 2;
-    const IS_INTEGER: bool = false;
-
-    fn read<const BIG: bool>(bytes: &[u8]) -> Self {
-        if BIG { Self::from_be_bytes(head(bytes)) } else { Self::from_le_bytes(head(bytes)) }
-    }
-
-    fn value(self) -> f64 {
-        self.into()
-    }
-
-    fn text(self) -> String {
-        format!("{:?}", self.to_f32())
-    }
-}
+halves!(half::f16, half::bf16);
 
 /// As [`f64::hypot`], which needs a C library of 2022.
 fn hypotenuse(sides: [f64; 2]) -> f64 {
