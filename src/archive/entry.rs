@@ -84,7 +84,7 @@ impl Entry {
         contained("size", || Ok(self.archive.tree().cheap_attr(self.ino))).ok()?.map(|attr| attr.size)
     }
 
-    /// What is known of it: the extended attributes `user.fzmfs.*` of a mounted file, without that prefix.
+    /// Its attributes: the extended attributes `user.fzmfs.*` of a mounted file, without that prefix.
     ///
     /// # Errors
     /// The fault of the container.

@@ -45,7 +45,7 @@ pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
     }
 }
 
-/// What is to be mounted.
+/// A source that is open, to be mounted.
 enum Opened {
     Directory(Box<Containers>),
     Container(Arc<dyn Container>, Box<format::Options>),

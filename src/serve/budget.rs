@@ -61,7 +61,7 @@ impl Budget {
         Self { most, threads: Arc::new(Semaphore::new(most)), memory }
     }
 
-    /// What is taken now.
+    /// The threads and the memory in use.
     pub(super) fn figures(&self) -> [Figure; 3] {
         let threads = to_u64(self.most.saturating_sub(self.threads.available_permits()));
         let memory = to_u64(MEMORY.saturating_sub(self.memory.available_permits()));

@@ -63,7 +63,7 @@ fn bytes(method: &Method, headers: &HeaderMap, file: Served, tag: &str, budget: 
     answer
 }
 
-/// What a header `Range` asks for.
+/// The range that a header `Range` selects.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
     /// All: the header is of another unit, malformed, or of several ranges.

@@ -1,4 +1,4 @@
-//! What the server has done and holds, for Prometheus.
+//! Counters and gauges of the server, in the text format of Prometheus.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;

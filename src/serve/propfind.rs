@@ -1,4 +1,4 @@
-//! What a PROPFIND asks for (RFC 4918): how deep, and which properties.
+//! Parses a PROPFIND request (RFC 4918): its depth, and the properties it names.
 #![forbid(unsafe_code)]
 
 use hyper::header::HeaderMap;

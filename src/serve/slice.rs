@@ -25,7 +25,7 @@ use crate::error::{Error, Kind, Result};
 /// The parameters that are known.
 const PARAMETERS: [&str; 5] = ["slice", "size", "vmin", "vmax", "cmap"];
 
-/// What is asked for.
+/// The parameters of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Picture,
@@ -104,7 +104,7 @@ fn about(array: &Array) -> Result<String> {
     Ok(about.to_string())
 }
 
-/// What is not finite is null.
+/// Infinities and NaN are null.
 fn numbers(curve: &Curve) -> String {
     let list = |values: &[f64]| -> Vec<Value> {
         values.iter().map(|&value| Number::from_f64(value).map_or(Value::Null, Value::Number)).collect()

@@ -14,7 +14,6 @@ use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 use crate::once::Once;
 use crate::recent::Recent;
-use crate::source::{Need, Source};
 
 use super::chunk::Chunk;
 use super::chunk_store::ChunkStore;
@@ -250,7 +249,7 @@ impl ChunkIndex {
     }
 
     /// Opens chunk `i`, or returns it from the cache; `None` if it exists only as an index entry.
-    fn chunk(&self, i: u64) -> Result<Option<Arc<Chunk>>> {
+    pub(super) fn chunk(&self, i: u64) -> Result<Option<Arc<Chunk>>> {
         if let Some(chunk) = self.open_chunks.get(&i) {
             return Ok(Some(chunk));
         }
@@ -259,6 +258,11 @@ impl ChunkIndex {
         let chunk = Arc::new(self.open(i, &location, range.end - range.start)?);
         let cost = chunk.cost();
         Ok(Some(self.open_chunks.charge(i, chunk, cost, self.item.memory.account(), "opened chunk")))
+    }
+
+    /// Whether chunk `i` is open.
+    pub(super) fn is_open(&self, i: u64) -> bool {
+        self.open_chunks.contains(&i)
     }
 
     /// Opens chunk `i` of `len` bytes at `location`.
@@ -279,48 +283,6 @@ impl ChunkIndex {
             Ok(chunk)
         };
         open().map_err(|e| self.store.with_file_name(&location.source, e))
-    }
-
-    /// The given ranges of chunks, in order, will be read soon: fetches their stored bytes, if the file is on a server.
-    /// For chunks that are not needed as a whole, headers and tables come first, to locate them.
-    pub(super) fn announce(&self, parts: &[(u64, Range<u64>)], need: Need) {
-        let (mut whole, mut heads, mut rest) = (Vec::new(), Vec::new(), Vec::new());
-        for row in parts.chunk_by(|(a, _), (b, _)| a == b) {
-            let Some((i, _)) = row.first() else { continue };
-            let is_open = self.open_chunks.contains(i);
-            if !is_open && let Ok(Some(location)) = self.location(*i) {
-                if let Some(extent) = self.extent(*i, &location, row) {
-                    whole.push((location.source, extent));
-                    continue;
-                }
-                let head = Chunk::head(&location);
-                heads.push((location.source, head));
-            }
-            rest.extend_from_slice(row);
-        }
-        announce(&whole, need);
-        announce(&heads, Need::Now);
-        let chunks = rest.iter().filter_map(|(i, part)| Some((self.chunk(*i).ok()??, part)));
-        let stored = chunks.filter_map(|(chunk, part)| Some((chunk.source().clone(), chunk.stored(part)?)));
-        let stored = stored.flat_map(|(source, ranges)| ranges.into_iter().map(move |range| (source.clone(), range)));
-        announce(&stored.collect::<Vec<_>>(), need);
-    }
-
-    /// The range of the file that chunk `i` takes, if `parts` are all of it and the next chunk marks its end.
-    fn extent(&self, i: u64, location: &ChunkLocation, parts: &[(u64, Range<u64>)]) -> Option<Range<u64>> {
-        let needed = parts.iter().fold(0_u64, |sum, (_, part)| sum.saturating_add(part.end.saturating_sub(part.start)));
-        let decoded = self.range(i).ok()?;
-        if needed < decoded.end.saturating_sub(decoded.start) {
-            return None;
-        }
-        let most = location.at.plus(location.max_len);
-        let near = i.saturating_add(1)..self.count().min(i.saturating_add(NEAR));
-        let end = match near.clone().map(|next| self.location(next)).find_map(Result::transpose) {
-            None if near.end == self.count() => most,
-            Some(Ok(next)) if Arc::ptr_eq(&next.source, &location.source) && next.at > location.at => next.at.min(most),
-            _ => return None,
-        };
-        Some(location.at.0..end.0)
     }
 
     /// Closes all opened chunks; returns whether there were any.
@@ -400,16 +362,5 @@ impl ChunkIndex {
             }
             _ => self.read(i, range.start, &mut []),
         }
-    }
-}
-
-/// How far the next chunk that is stored is looked for.
-const NEAR: u64 = 64;
-
-/// Announces ranges of sources, grouped by source.
-fn announce(ranges: &[(Arc<Source>, Range<u64>)], need: Need) {
-    for row in ranges.chunk_by(|(a, _), (b, _)| Arc::ptr_eq(a, b)) {
-        let Some((source, _)) = row.first() else { continue };
-        source.announce(&row.iter().map(|(_, range)| range.clone()).collect::<Vec<_>>(), need);
     }
 }

@@ -12,6 +12,7 @@
 //! Invariants: headers never decode; block decoding does no I/O; chunks are read through `stored_chunk`.
 #![forbid(unsafe_code)]
 
+mod announced_chunks;
 mod archive;
 mod attributes;
 mod b2nd;

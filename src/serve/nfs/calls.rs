@@ -10,9 +10,9 @@ const MOUNT: u32 = 100_005;
 const VERSION: u32 = 3;
 /// Most bytes of a read and of a list in one reply.
 const READ: u32 = 512 << 10;
-/// What a reply takes besides its entries.
+/// Bytes of a reply besides its entries.
 const FRAME: u64 = 256;
-/// What a reader may do with a file, and with a directory: read; and look up and enter.
+/// Access granted to a file (read) and to a directory (read, look up, execute), in the bits of ACCESS3.
 const FILE_ACCESS: u32 = 1;
 const DIRECTORY_ACCESS: u32 = 1 | 2 | 32;
 
@@ -29,7 +29,7 @@ pub(super) async fn answer(export: &Export, record: &[u8]) -> Option<Vec<u8>> {
     let mut call = Reader(record);
     let (xid, kind, rpc) = (call.u32()?, call.u32()?, call.u32()?);
     let (program, version, procedure) = (call.u32()?, call.u32()?, call.u32()?);
-    // Who asks, by a credential and a verifier, does not matter.
+    // Skip the credential and the verifier: all clients have the same rights.
     for _ in 0..2 {
         call.u32()?;
         call.opaque()?;

@@ -23,7 +23,7 @@ const OWN: &str = "-/";
 const VIEWER: &str = "viewer/";
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
-/// What the page is made of: name, media type, content.
+/// The assets of the page: name, media type, content.
 const ASSETS: [(&str, &str, &[u8]); 6] = [
     ("page.css", "text/css; charset=utf-8", include_bytes!("page.css")),
     ("page.js", SCRIPT, include_bytes!("page.js")),

@@ -19,13 +19,13 @@ use super::batches::{Batches, Item};
 use super::leaves::TableLeaves;
 use super::nulls::Missing;
 use super::rows::{Rows, Touched};
+use super::runs::{for_each_row, gather, pieces, total};
 use super::schema::{ColumnSpec, Kind, Nulls};
 use super::texts::Texts;
+use super::utf8::{descending, end_at, utf8};
 
 /// Maximum bytes of the texts of a dictionary.
 const DICTIONARY: u64 = 64 << 20;
-/// Rows of marks or numbers that are read at a time.
-const STEP: u64 = 64 << 10;
 
 /// A column, with its leaves open.
 pub(super) struct Column {
@@ -337,84 +337,4 @@ fn fixed(rows: Rows) -> Result<(Rows, Array)> {
         return Err(Error::corrupt("elements without bytes", "typesize"));
     }
     Ok((rows, array))
-}
-
-/// The number of rows in `runs`.
-pub(super) fn total(runs: &[Range<u64>]) -> u64 {
-    runs.iter().map(|run| run.end - run.start).sum()
-}
-
-/// The same rows in runs of at most `step`.
-fn pieces(runs: &[Range<u64>], step: u64) -> impl Iterator<Item = Range<u64>> {
-    runs.iter().flat_map(move |run| {
-        let (start, end) = (run.start, run.end);
-        (0..(end - start).div_ceil(step)).map(move |i| start + i * step..(start + (i + 1) * step).min(end))
-    })
-}
-
-/// Fills `dst` with the rows in `runs`.
-fn gather(rows: &Rows, runs: &[Range<u64>], dst: &mut [u8]) -> Result<()> {
-    let (mut rest, mut touched) = (dst, Touched::default());
-    for run in runs {
-        let len = to_usize((run.end - run.start).saturating_mul(rows.row_len), "row")?;
-        let Some((head, tail)) = std::mem::take(&mut rest).split_at_mut_checked(len) else {
-            return Err(Error::corrupt("more rows than requested", "row"));
-        };
-        rows.read(run.clone(), head, &mut touched)?;
-        rest = tail;
-    }
-    Ok(())
-}
-
-/// Passes the bytes of each row in `runs` to `each`.
-fn for_each_row(rows: &Rows, runs: &[Range<u64>], mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
-    let (row_len, mut touched) = (rows.row_len.max(1), Touched::default());
-    for run in pieces(runs, (1 << 20) / row_len + 1) {
-        let mut values = zeroed((run.end - run.start).saturating_mul(row_len), "row")?;
-        rows.read(run, &mut values, &mut touched)?;
-        values.chunks(to_usize(row_len, "row")?).try_for_each(&mut each)?;
-    }
-    Ok(())
-}
-
-fn descending() -> Error {
-    Error::corrupt("a text ends before it begins", "utf8")
-}
-
-/// Where text `row` begins in `bytes`.
-fn end_at(ends: &Rows, row: u64, bytes: &Rows, touched: &mut Touched) -> Result<u64> {
-    let mut end = [0; 8];
-    ends.read(row..row + 1, &mut end, touched)?;
-    in_bytes(i64::from_le_bytes(end), bytes)
-}
-
-fn in_bytes(end: i64, bytes: &Rows) -> Result<u64> {
-    let count = bytes.count();
-    match u64::try_from(end) {
-        Ok(end) if end <= count => Ok(end),
-        _ => Err(Error::corrupt(format!("byte {end} of {count}"), "utf8")),
-    }
-}
-
-/// Adds the texts of the rows in `runs`, which end in `bytes` as `ends` say.
-fn utf8(ends: &Rows, bytes: &Rows, runs: &[Range<u64>], texts: &mut Texts) -> Result<()> {
-    let (mut touched, mut in_text) = (Touched::default(), Touched::default());
-    for run in pieces(runs, STEP) {
-        let mut places = zeroed((run.end - run.start + 1) * 8, "utf8")?;
-        ends.read(run.start..run.end + 1, &mut places, &mut touched)?;
-        let (places, _) = places.as_chunks::<8>();
-        let places: Vec<u64> =
-            places.iter().map(|place| in_bytes(i64::from_le_bytes(*place), bytes)).collect::<Result<_>>()?;
-        if !places.is_sorted() {
-            return Err(descending());
-        }
-        let (Some(&first), Some(&last)) = (places.first(), places.last()) else { continue };
-        texts.reserve(last - first)?;
-        let mut found = zeroed(last - first, "text")?;
-        bytes.read(first..last, &mut found, &mut in_text)?;
-        for pair in places.windows(2) {
-            texts.push(found.get((pair[0] - first) as usize..(pair[1] - first) as usize))?;
-        }
-    }
-    Ok(())
 }

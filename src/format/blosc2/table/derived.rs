@@ -12,7 +12,7 @@ use crate::format::{Blob, Layout};
 
 use super::Table;
 
-/// What is shown of each row.
+/// The value derived from each row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shown {
     /// Its value.

@@ -18,10 +18,12 @@ mod leaves;
 mod live;
 mod nulls;
 mod rows;
+mod runs;
 mod schema;
 mod store_table;
 mod tables;
 mod texts;
+mod utf8;
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -44,11 +44,11 @@ pub(super) struct ColumnSpec {
     pub(super) path: String,
     pub(super) kind: Kind,
     pub(super) nulls: Nulls,
-    /// What the schema says of it.
+    /// Its entry in the schema.
     pub(super) about: Attributes,
 }
 
-/// What the values of a column are.
+/// The type of the values of a column.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind {
     /// Elements of one size: the array says which.

@@ -12,6 +12,7 @@ use crate::format::{Number, NumberKind};
 
 use super::super::Table;
 use super::super::column::{Column, Data};
+use super::super::runs::total;
 use super::super::schema::Kind;
 use super::message::{self, aligned};
 
@@ -149,7 +150,7 @@ impl ArrowColumn {
             }
             Shape::Bits | Shape::Lists(_, None) => {
                 let items = if let Shape::Lists(len, _) = self.shape { len } else { 1 };
-                let count = super::super::column::total(&runs).saturating_mul(items);
+                let count = total(&runs).saturating_mul(items);
                 let mut switches = crate::limits::zeroed(count, "column")?;
                 column.elements(&runs, &mut switches)?;
                 buffers.last_mut().into_iter().for_each(|buffer| set_bits(buffer, &switches));
