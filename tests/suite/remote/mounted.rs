@@ -175,7 +175,7 @@ fn a_signal_while_the_object_is_opened_ends_the_daemon_too_and_nothing_is_mounte
     let server = Server::start();
     server.put("x.zst", Object::new(frames(&super::noise(3 << 20))));
     let dir = tempfile::tempdir().unwrap();
-    // What a shell without job control starts beside it ignores SIGINT, and so would the caller of the daemon.
+    // Not SIGINT for the caller: a shell without job control makes its background processes ignore it.
     for (options, signal) in [(&["-f"][..], "TERM"), (&["-f"], "INT"), (&[], "TERM"), (&[], "KILL")] {
         server.take_log();
         server.fail([Fault::Dribble(Duration::from_millis(20), usize::MAX)]);

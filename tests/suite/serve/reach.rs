@@ -1,4 +1,4 @@
-//! Who reaches what: the secret path, names of the server, paths, links.
+//! Access control of `fzmfs serve`: the secret path, names of the server, paths, links.
 
 use std::fs;
 use std::os::unix::fs::symlink;

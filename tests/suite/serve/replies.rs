@@ -1,4 +1,4 @@
-//! What is answered: files, their ranges and conditions, directories.
+//! Replies of `fzmfs serve`: files, their ranges and conditions, directories.
 
 use std::collections::HashSet;
 use std::fs;
