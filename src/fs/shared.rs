@@ -74,6 +74,8 @@ pub(super) struct Shared {
     pub(super) holders: Holders,
     open: RwLock<HashMap<u64, Handle>>,
     next: AtomicU64,
+    /// The file that was opened last.
+    last: AtomicU64,
     walks: Mutex<Walks>,
     /// Files that are likely to be opened next.
     ready: Recent<Ino, Arc<OpenFile>>,
@@ -124,6 +126,7 @@ impl Shared {
             holders,
             open,
             next,
+            last: AtomicU64::new(0),
             walks,
             ready,
             decoder,
@@ -141,6 +144,11 @@ impl Shared {
     /// Whether a file is open.
     pub(super) fn is_open(&self) -> bool {
         !self.open.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// The path in the tree of the file that was opened last.
+    pub(super) fn last_path(&self) -> Option<String> {
+        self.tree.path(Ino(self.last.load(Ordering::Relaxed)))
     }
 
     /// The file that is open as `handle`.
@@ -350,6 +358,7 @@ impl Shared {
         let open = Arc::new(self.reader.open(ino, file, view));
         let kept = Handle { open: open.clone(), _held: held };
         self.open.write().unwrap_or_else(PoisonError::into_inner).insert(handle, kept);
+        self.last.store(ino.0, Ordering::Relaxed);
         self.watch.opened();
         (FileHandle(handle), open)
     }

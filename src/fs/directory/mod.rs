@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod adapter;
+mod ahead;
 mod as_of;
 mod changes;
 mod flat;
@@ -21,6 +22,7 @@ mod forgetting;
 mod listing;
 mod names;
 mod nodes;
+mod order;
 mod outer;
 mod reached;
 mod sessions;
@@ -57,6 +59,7 @@ use crate::recent::Recent;
 use crate::source::{Below, Passed, Version};
 use crate::tree::{Ino, Numbers};
 
+use ahead::Ahead;
 use as_of::AsOf;
 use flat::Flat;
 use names::Names;
@@ -94,6 +97,7 @@ pub(super) struct Directory {
     /// Wakes the thread that checks the containers in use.
     wake: Arc<File>,
     flat: Flat,
+    ahead: Ahead,
     faults: Faults,
     /// Whether the kernel can map files that are read directly.
     reads_directly: AtomicBool,
@@ -188,6 +192,7 @@ impl Directory {
             next: AtomicU64::new(1),
             wake: Arc::new(sys::event_fd()?),
             flat: Flat::default(),
+            ahead: Ahead::default(),
             faults: Faults::new(&request.file),
             reads_directly: AtomicBool::new(false),
             waits,
@@ -232,7 +237,10 @@ impl Directory {
         let me = self.clone();
         let job = move || {
             catch_panic(|| match me.opened(slot) {
-                Ok(session) => then(Ok(&session)),
+                Ok(session) => {
+                    then(Ok(&session));
+                    me.entered(slot, &session);
+                }
                 Err(e) => then(Err(me.refused(slot, &e))),
             });
         };

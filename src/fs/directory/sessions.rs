@@ -3,7 +3,7 @@
 //! Idle containers are closed, least recently used first, when there are too many or there is no room for another one.
 #![forbid(unsafe_code)]
 
-use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -31,6 +31,21 @@ const OBJECTS: usize = 16;
 /// Approximate bytes of an open container beyond its own charges: tree, view, texts.
 const CONTAINER: u64 = 96 << 10;
 
+/// A container that is open, with its tree.
+pub(super) struct Parsed {
+    pub(super) opened: Opened,
+    pub(super) tree: Tree,
+    charge: Charge,
+}
+
+impl Parsed {
+    /// Whether its files are still those that were opened; those of a directory may not be.
+    fn is_unchanged(&self) -> bool {
+        let container = &self.opened.container;
+        container.folder().is_none() && container.sources().iter().all(|source| source.check().is_ok())
+    }
+}
+
 impl Directory {
     /// The container in `slot`, opened if necessary.
     pub(super) fn opened(&self, slot: u32) -> Result<Arc<Session>> {
@@ -44,24 +59,28 @@ impl Directory {
         let path = state.nodes.path(node).ok_or_else(stale)?;
         let parent = state.nodes.parent(node);
         drop(state);
-        let charge = self.charge()?;
-        let opened = if is_flat {
-            self.containers.open_flat(&path, None, &self.flat_stem(parent, &path)?)?.ok_or_else(stale)?
-        } else {
-            self.containers.open(&path, None)?
-        };
-        if self.state().nodes.mark(opened.seen.version(), opened.seen.rights) != identity {
+        let is_this = |opened: &Opened| self.state().nodes.mark(opened.seen.version(), opened.seen.rights) == identity;
+        let parsed =
+            match self.ahead.take(parent, &path).filter(|parsed| is_this(&parsed.opened) && parsed.is_unchanged()) {
+                Some(parsed) => parsed,
+                None if is_flat => {
+                    let (charge, stem) = (self.charge()?, self.flat_stem(parent, &path)?);
+                    let opened = self.containers.open_flat(&path, None, &stem)?.ok_or_else(stale)?;
+                    self.with_tree(opened, &path, charge)?
+                }
+                None => self.parsed(&path, self.charge()?)?,
+            };
+        if !is_this(&parsed.opened) {
             return Err(stale());
         }
         let numbering = Numbering { root: node, base: if is_flat { node } else { base(slot) } };
-        let rights = self.who_may_read(&opened)?;
+        let rights = self.who_may_read(&parsed.opened)?;
         if !self.state().nodes.tell_readers(node, rights) {
             self.flat.forget(node);
             return Err(stale());
         }
         let attributes = self.attributes(rights, numbering);
-        let name = path.file_name().unwrap_or_default();
-        let session = Arc::new(self.session(slot, opened, name, attributes, numbering, charge)?);
+        let session = Arc::new(self.session(slot, parsed, &path, attributes, numbering)?);
         if is_flat {
             // Its files have numbers only then.
             session.shared().tree.open_dir(ROOT)?;
@@ -85,7 +104,7 @@ impl Directory {
     /// Charges an open container; closes others that are not in use if there is no room for it.
     fn charge(&self) -> Result<Charge> {
         loop {
-            let charged = self.containers.options.account.charge_list(CONTAINER, "open container");
+            let charged = self.charge_ahead();
             if charged.is_ok() {
                 return charged;
             }
@@ -96,29 +115,53 @@ impl Directory {
         }
     }
 
+    /// As [`Directory::charge`], for a container that may not be entered: closes no others.
+    pub(super) fn charge_ahead(&self) -> Result<Charge> {
+        self.containers.options.account.charge_list(CONTAINER, "open container")
+    }
+
+    /// Opens the container at `path`.
+    pub(super) fn parsed(&self, path: &Path, charge: Charge) -> Result<Parsed> {
+        self.with_tree(self.containers.open(path, None)?, path, charge)
+    }
+
+    fn with_tree(&self, opened: Opened, path: &Path, charge: Charge) -> Result<Parsed> {
+        let numbers = Numbers::new(&self.containers.options.account, LARGEST);
+        let tree = self.tree(&opened, path)?.continuing(numbers);
+        Ok(Parsed { opened, tree, charge })
+    }
+
+    fn tree(&self, opened: &Opened, path: &Path) -> Result<Tree> {
+        let name = path.file_name().unwrap_or_default();
+        Tree::charging(opened.container.clone(), name, &self.containers.options.account)
+    }
+
     /// A session of the container in `slot`, with the inode numbers that it had when it was closed.
     fn session(
         &self,
         slot: u32,
-        opened: Opened,
-        name: &OsStr,
+        parsed: Parsed,
+        path: &Path,
         attributes: AttrBuilder,
         numbering: Numbering,
-        charge: Charge,
     ) -> Result<Session> {
+        let Parsed { opened, tree, charge } = parsed;
+        let again = self.tree(&opened, path)?;
         let Opened { container, input, checks, error, .. } = opened;
         let faults = self.faults.of(&input.path);
         if let Some(error) = &error {
             faults.in_container(error);
         }
-        let account = &self.containers.options.account;
         let watch = Arc::new(Watch::polled(container.sources(), container.folder(), numbering, self.wake.clone()));
         checks.on_failure(self.failing(&watch, &faults));
         let killed = self.waits.as_ref().and_then(|waits| Killed::new(waits, container.sources()));
-        let tree = Tree::charging(container, name, account)?;
         // Nothing fails from here on: they would be lost.
         let numbers = self.state().slots.get_mut(&slot).and_then(|slot| slot.numbers.take());
-        let tree = tree.continuing(numbers.unwrap_or_else(|| Numbers::new(account, LARGEST)));
+        let tree = match numbers {
+            // Entries of one that was opened ahead may have others.
+            Some(numbers) => again.continuing(numbers),
+            None => tree,
+        };
         let gpu = self.containers.options.gpu.clone();
         let decoder: Decoder = Box::new(move || gpu.decoder());
         let threads = (self.cache.clone(), self.offload.clone());

@@ -9,6 +9,7 @@ use rustix::fs::{Timespec, Timestamps};
 
 use super::*;
 use crate::checksum::Threads;
+use crate::clock::{PATIENCE, wait_until};
 use crate::error::Error;
 use crate::format::Options;
 use crate::mirror::{Layout, Rules};
@@ -130,6 +131,70 @@ fn a_check_that_fails_when_its_container_is_closed_already_makes_the_kernel_drop
     let is_looked_at = |mount: &Directory| mount.watches().iter().any(|looked| Arc::ptr_eq(looked, &watch));
     assert!(is_looked_at(&mount) && !is_looked_at(&mount), "once");
     assert!(!Arc::ptr_eq(&again.shared().watch, &watch));
+}
+
+/// Ten arrays, `0.b2nd` to `9.b2nd`.
+fn series() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/blosc2/n13_str_U7.b2nd");
+    for i in 0..10 {
+        std::fs::copy(&from, dir.path().join(format!("{i}.b2nd"))).unwrap();
+    }
+    dir
+}
+
+/// Enters a container of a [`series`], as a program does that reads its `data.raw`.
+fn read_whole(mount: &Arc<Directory>, i: u32) -> Arc<Session> {
+    let number = found(mount, &format!("{i}.b2nd"));
+    let slot = mount.slot(number).unwrap();
+    let session = mount.opened(slot).unwrap();
+    let shared = session.shared();
+    let ino = shared.tree.lookup(ROOT, b"data.raw").unwrap().unwrap();
+    let file = shared.tree.file(ino).unwrap();
+    let view = file.view(&*mount.cache).unwrap();
+    shared.keep(ino, file, view, shared.holders.hold(0, 0).unwrap());
+    mount.entered(slot, &session);
+    // What runs ahead has run.
+    let (tx, rx) = std::sync::mpsc::channel();
+    mount.offload.run_in_turn(Turn::Ahead, On::Opening, Box::new(move || tx.send(()).unwrap()));
+    rx.recv_timeout(PATIENCE).unwrap();
+    session
+}
+
+#[test]
+fn the_containers_that_follow_are_open_and_the_same_file_is_decoded_before_they_are_entered() {
+    let dir = series();
+    let mount = mount(dir.path(), Layout::Replace);
+    let sessions: Vec<_> = (0..4).map(|i| read_whole(&mount, i)).collect();
+    assert_eq!(mount.ahead.open(), ["4.b2nd", "5.b2nd"]);
+    // Three pieces each.
+    wait_until(|| mount.cache.stats().ahead == 6);
+    let session = read_whole(&mount, 4);
+    assert_eq!(mount.ahead.open(), ["5.b2nd", "6.b2nd"]);
+    let numbers = |session: &Session| session.shared().tree.lookup(ROOT, b"data.raw").unwrap();
+    assert!(sessions.iter().all(|other| numbers(other) == numbers(&session)));
+    // Elsewhere.
+    read_whole(&mount, 9);
+    assert!(mount.ahead.open().is_empty());
+}
+
+#[test]
+fn a_container_that_was_replaced_after_it_was_opened_ahead_is_served_as_it_is_now() {
+    let dir = series();
+    let mount = mount(dir.path(), Layout::Replace);
+    (0..4).for_each(|i| _ = read_whole(&mount, i));
+    let other = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/blosc2/n19_special.b2nd");
+    std::fs::copy(&other, dir.path().join("new")).unwrap();
+    std::fs::rename(dir.path().join("new"), dir.path().join("4.b2nd")).unwrap();
+    let len = read_whole(&mount, 4).shared().tree.container().info().file_size;
+    assert_eq!(len, std::fs::metadata(other).unwrap().len());
+    // Written to, not replaced.
+    std::fs::write(dir.path().join("5.b2nd"), b"no container").unwrap();
+    let session = mount.opened(mount.slot(found(&mount, "5.b2nd")).unwrap()).unwrap();
+    assert!(session.shared().tree.lookup(ROOT, b"error.txt").unwrap().is_some());
+    // Removed.
+    std::fs::remove_file(dir.path().join("6.b2nd")).unwrap();
+    assert!(mount.find(ROOT.0, OsStr::new("6.b2nd"), 0).unwrap().is_none());
 }
 
 #[test]
