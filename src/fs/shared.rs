@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -70,15 +69,15 @@ pub(super) struct Shared {
     pub(super) killed: Option<Killed>,
     /// The charge for its memory, if it is a container in a directory.
     pub(super) charge: Option<Charge>,
-    offload: Arc<Offload>,
+    pub(super) offload: Arc<Offload>,
     pub(super) holders: Holders,
     open: RwLock<HashMap<u64, Handle>>,
     next: AtomicU64,
     /// The file that was opened last.
     last: AtomicU64,
-    walks: Mutex<Walks>,
+    pub(super) walks: Mutex<Walks>,
     /// Files that are likely to be opened next.
-    ready: Recent<Ino, Arc<OpenFile>>,
+    pub(super) ready: Recent<Ino, Arc<OpenFile>>,
     pub(super) decoder: Decoder,
     /// Whether the kernel can map files that are read directly, so that some may be.
     pub(super) reads_directly: AtomicBool,
@@ -197,34 +196,6 @@ impl Shared {
         }
         let me = self.clone();
         self.offload.run_in_turn_here(self.turn(ino), Box::new(move || catch_panic(|| work(&me))));
-    }
-
-    /// Records that a program visits `ino`. If it goes through a directory in order, prepares what it visits next.
-    pub(super) fn visited(self: &Arc<Self>, ino: Ino, visit: Visit) {
-        let Some((dir, at)) = self.tree.position(ino) else { return };
-        let mut walks = self.walks.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(range) = walks.visits(dir, visit, at) else { return };
-        drop(walks);
-        let me = self.clone();
-        let job = Box::new(move || catch_panic(|| me.prepare(dir, visit, range)));
-        self.offload.run_in_turn(Turn::Ahead, On::Metadata, job);
-    }
-
-    /// Prepares the entries of `dir` at `positions`. Errors are dropped: the request tries again, and reports them.
-    fn prepare(&self, dir: Ino, visit: Visit, positions: Range<u64>) {
-        let Ok(open) = self.tree.open_dir(dir) else { return };
-        let mut at = positions.start;
-        while at < positions.end {
-            let prepared = match visit {
-                Visit::Name => self.tree.prepare(&open, at).map(|next| (next, None)),
-                Visit::Open => self.tree.prepare_file(&open, at, &*self.cache),
-            };
-            let Ok((Some(next), file)) = prepared else { return };
-            if let Some(file) = file {
-                self.ready.put(file.ino, file);
-            }
-            at = next;
-        }
     }
 
     /// As [`Shared::offload`], for extended attributes: serialized per `ino` apart from other work, visited or not.
