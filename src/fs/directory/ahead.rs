@@ -27,7 +27,6 @@ use crate::bytes::to_u64;
 use crate::error::Result;
 use crate::fs::fuse_adapter::Session;
 use crate::fs::offload::{On, Turn};
-use crate::fs::read::prefetch;
 use crate::fs::shared::catch_panic;
 use crate::limits::Limits;
 use crate::mirror::is_candidate;
@@ -229,7 +228,11 @@ impl Directory {
         }
         let file = parsed.tree.file(ino)?;
         if matches!(file.effort()?, Effort::Structure) {
-            prefetch(&self.cache, &*file.view(&*self.cache)?, BEGINNING);
+            let view = file.view(&*self.cache)?;
+            // As the continuation of what is read in order: it passes through the cache, and the memory is used again.
+            let mut hints = self.cache.prefetch_batch();
+            view.pieces(0..view.len().min(BEGINNING), &mut |blob, piece, size| hints.add(blob, piece, size))?;
+            hints.send();
         }
         Ok(())
     }

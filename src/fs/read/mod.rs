@@ -256,7 +256,18 @@ impl Reader {
 
     /// Prefetches `file`, which will be read whole, while its reader makes room for it.
     pub(super) fn prefetch(&self, file: &Open) {
-        prefetch(&self.cache, &file.view, WHOLE);
+        let mut pieces = Vec::new();
+        // Pieces that are not accepted are decoded when read.
+        let _ = file.view.pieces(0..file.view.len().min(WHOLE), &mut |blob, piece, size| {
+            pieces.push((blob.clone(), piece, size));
+            true
+        });
+        let Some((first, _, _)) = pieces.first() else { return };
+        let own = || pieces.iter().filter(|(blob, ..)| blob.id() == first.id()).map(|(_, piece, _)| *piece);
+        let range = own().min().unwrap_or(0)..=own().max().unwrap_or(0);
+        let mut hints = self.cache.prefetch_whole(first, &range);
+        let _ = pieces.iter().all(|(blob, piece, size)| hints.add(blob, *piece, *size));
+        hints.send();
     }
 
     /// Prefetches for a sequential reader of one file.
@@ -285,22 +296,6 @@ impl Reader {
     pub(super) fn log(&self, ino: Ino, error: &Error) {
         self.faults.in_file(ino, error);
     }
-}
-
-/// Prefetches the first `most` bytes of `view`, which will be read whole.
-pub(super) fn prefetch(cache: &Cache, view: &View, most: u64) {
-    let mut pieces = Vec::new();
-    // Pieces that are not accepted are decoded when read.
-    let _ = view.pieces(0..view.len().min(most), &mut |blob, piece, size| {
-        pieces.push((blob.clone(), piece, size));
-        true
-    });
-    let Some((first, _, _)) = pieces.first() else { return };
-    let own = || pieces.iter().filter(|(blob, ..)| blob.id() == first.id()).map(|(_, piece, _)| *piece);
-    let range = own().min().unwrap_or(0)..=own().max().unwrap_or(0);
-    let mut hints = cache.prefetch_whole(first, &range);
-    let _ = pieces.iter().all(|(blob, piece, size)| hints.add(blob, *piece, *size));
-    hints.send();
 }
 
 /// Returns the delivered pieces, and decodes others.
