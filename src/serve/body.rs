@@ -12,6 +12,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::task::JoinError;
 
 use super::budget::{Budget, LEAST};
+use super::crowd::Answering;
 use super::tree::Served;
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
@@ -29,6 +30,8 @@ pub(super) struct ReplyBody {
     ready: Option<Bytes>,
     /// The rest of a file.
     rest: Option<Rest>,
+    /// Of the connection that the reply is for.
+    _answering: Option<Answering>,
 }
 
 /// A range of a file.
@@ -51,7 +54,7 @@ impl ReplyBody {
     /// A body of `bytes`.
     pub(super) fn of(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
-        Self { ready: (!bytes.is_empty()).then_some(bytes), rest: None }
+        Self { ready: (!bytes.is_empty()).then_some(bytes), rest: None, _answering: None }
     }
 
     /// A body of the bytes of `file` in `range`. Reads the first of them, so that an error there is an error of the request.
@@ -69,6 +72,11 @@ impl ReplyBody {
         let range = first.end..range.end;
         let rest = (!range.is_empty()).then(|| Rest { file, range, budget: budget.clone(), reading: None });
         Ok(Self { rest, ..Self::of(bytes) })
+    }
+
+    /// The body, which holds `answering` until it is sent.
+    pub(super) fn holding(self, answering: Answering) -> Self {
+        Self { _answering: Some(answering), ..self }
     }
 
     /// The length in bytes.

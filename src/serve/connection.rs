@@ -10,16 +10,18 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use rustix::process::{Resource, getrlimit};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
+use super::crowd::Crowd;
 use super::metrics::Metrics;
 use super::request::Handler;
 use super::stall::{Stalled, Watched};
 
-/// Connections at a time, and at most half of the descriptors; others wait to be accepted.
+/// Connections at a time, and at most half of the descriptors; another one waits until there is a place, or one that waits for
+/// a request leaves (`crowd`).
 const CONNECTIONS: usize = 4096;
 /// Largest header of a request, in bytes.
 const HEADER: usize = 32 << 10;
@@ -33,26 +35,26 @@ pub(super) async fn accept(listener: TcpListener, handler: Arc<Handler>, metrics
     let (mut terminated, mut interrupted) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let graceful = GracefulShutdown::new();
     let descriptors = getrlimit(Resource::Nofile).current.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
-    let room = Arc::new(Semaphore::new(CONNECTIONS.min(descriptors / 2)));
+    let (room, crowd) = (Arc::new(Semaphore::new(CONNECTIONS.min(descriptors / 2))), Crowd::default());
     loop {
         let accepted = tokio::select! {
-            accepted = async { (room.clone().acquire_owned().await, listener.accept().await) } => accepted,
+            accepted = accepted(&listener, &room, &crowd) => accepted,
             _ = terminated.recv() => break,
             _ = interrupted.recv() => break,
         };
-        let (permit, stream) = match accepted {
-            (Ok(permit), Ok((stream, _))) => (permit, stream),
-            (_, Err(e)) => {
+        let (stream, permit) = match accepted {
+            Ok(accepted) => accepted,
+            Err(e) => {
                 // No descriptor is left, or the client has gone.
                 tracing::warn!("accept: {e}");
                 sleep(Duration::from_millis(20)).await;
                 continue;
             }
-            (Err(_), _) => break,
         };
         stream.set_nodelay(true).ok();
         let (stalled, connected) = (Stalled::default(), metrics.connected());
-        let handler = handler.clone();
+        let member = crowd.member(stalled.clone());
+        let (handler, asked) = (handler.clone(), member.clone());
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             // A client that has sent all it will may still read.
@@ -61,13 +63,18 @@ pub(super) async fn accept(listener: TcpListener, handler: Arc<Handler>, metrics
             .max_buf_size(HEADER)
             .serve_connection(
                 TokioIo::new(Watched::new(stream, stalled.clone(), metrics.sent.clone())),
-                service_fn(move |request| handler.clone().answer(request)),
+                service_fn(move |request| {
+                    let answering = asked.answering();
+                    let answer = handler.clone().answer(request);
+                    async move { answer.await.map(|reply| reply.map(|body| body.holding(answering))) }
+                }),
             );
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             tokio::select! {
                 ended = connection => if let Err(e) = ended { tracing::debug!("connection: {e}") },
                 () = stalled.wait() => tracing::debug!("connection: the client takes nothing"),
+                () = member.leaves() => tracing::debug!("connection: it leaves its place to another one"),
             }
             drop((permit, connected));
         });
@@ -80,4 +87,19 @@ pub(super) async fn accept(listener: TcpListener, handler: Arc<Handler>, metrics
         _ = interrupted.recv() => {}
     }
     Ok(())
+}
+
+/// The next connection, and its place.
+async fn accepted(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+    crowd: &Crowd,
+) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let (stream, _) = listener.accept().await?;
+    let permit = tokio::select! {
+        biased;
+        permit = room.clone().acquire_owned() => permit,
+        () = crowd.make_room() => room.clone().acquire_owned().await,
+    };
+    Ok((stream, permit.map_err(io::Error::other)?))
 }

@@ -4,14 +4,15 @@
 //! directory (`listing`; `dav` for WebDAV). Waiting for clients is asynchronous; opening, decoding and waiting for servers
 //! is not, and runs on other threads, a block of a body at a time: a slow client occupies no thread (`budget`).
 //!
-//! Limits: connections, header size and time (`connection`), requests at once and the bytes of replies (`budget`), and
-//! how slow a client may be (`stall`).
+//! Limits: connections, header size and time (`connection`), who leaves when there are too many (`crowd`), requests at once
+//! and the bytes of replies (`budget`), and how slow a client may be (`stall`).
 #![forbid(unsafe_code)]
 
 mod admission;
 mod body;
 mod budget;
 mod connection;
+mod crowd;
 mod dav;
 mod figure;
 mod file;

@@ -36,6 +36,11 @@ impl Stalled {
         }
     }
 
+    /// Whether a write waits for the client.
+    pub(super) fn is_sending(&self) -> bool {
+        self.0.load(Ordering::Relaxed) % 2 == 1
+    }
+
     fn note(&self, written: &Poll<io::Result<usize>>) {
         let now = self.0.load(Ordering::Relaxed) & !1;
         // Only the task of the connection writes.
