@@ -1,4 +1,5 @@
-//! The body of a reply: bytes that are known, or a range of a file, read a block at a time when the client takes it.
+//! The body of a reply: bytes that are known, or a range of a file, read a block at a time: one while the client takes the
+//! one before, if there is a thread and room to spare, else when it has taken that.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::task::JoinError;
 
-use super::budget::{Budget, LEAST};
+use super::budget::{Budget, LEAST, Room};
 use super::crowd::Answering;
 use super::tree::Served;
 use crate::bytes::to_u64;
@@ -99,11 +100,37 @@ fn check(file: &Served, range: Range<u64>) -> Result<()> {
 }
 
 impl Rest {
-    /// Starts to read the next block.
+    /// Reads the next block, once a thread is free.
     fn read(&self) -> Reading {
+        let room = self.budget.room(self.next_len());
+        Box::pin(self.budget.clone().run(self.block(room)))
+    }
+
+    /// Starts to read the next block. It never waits for a thread: a client that takes nothing would keep its turn.
+    fn read_ahead(&mut self) {
+        let room = self.budget.spare_room(self.next_len());
+        let reading = room.and_then(|room| self.budget.run_now(self.block(room)));
+        self.reading = reading.map(|reading| Box::pin(reading) as Reading);
+    }
+
+    fn next_len(&self) -> u64 {
+        BLOCK.min(self.range.end - self.range.start)
+    }
+
+    /// What fills `room` with the next block.
+    fn block(&self, room: Room) -> impl FnOnce() -> Result<Bytes> + Send + use<> {
         let (file, at) = (self.file.clone(), self.range.start);
-        let room = self.budget.room(BLOCK.min(self.range.end - at));
-        Box::pin(self.budget.clone().run(move || room.filled(|buffer| file.read(at, buffer))))
+        move || room.filled(|buffer| file.read(at, buffer))
+    }
+}
+
+impl ReplyBody {
+    /// Sends `bytes`, and starts to read what follows.
+    fn send(&mut self, bytes: Bytes) -> Poll<Option<Result<Frame<Bytes>>>> {
+        if let Some(rest) = &mut self.rest {
+            rest.read_ahead();
+        }
+        Poll::Ready(Some(Ok(Frame::data(bytes))))
     }
 }
 
@@ -113,7 +140,7 @@ impl Body for ReplyBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>>>> {
         if let Some(bytes) = self.ready.take() {
-            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+            return self.send(bytes);
         }
         let Some(mut rest) = self.rest.take() else { return Poll::Ready(None) };
         let mut reading = rest.reading.take().unwrap_or_else(|| rest.read());
@@ -131,7 +158,7 @@ impl Body for ReplyBody {
         if !rest.range.is_empty() {
             self.rest = Some(rest);
         }
-        Poll::Ready(Some(Ok(Frame::data(bytes))))
+        self.send(bytes)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -140,5 +167,93 @@ impl Body for ReplyBody {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::time::Duration;
+
+    use tokio::time::{sleep, timeout};
+
+    use super::super::tree::{Resource, ServedTree};
+    use super::*;
+    use crate::archive::{Archive, Options};
+
+    const LEN: u64 = 10 * BLOCK + 5;
+
+    /// A file of [`LEN`] bytes, each the low byte of its offset in steps of 251.
+    fn file(dir: &tempfile::TempDir) -> (Served, Vec<u8>) {
+        let content: Vec<u8> = (0..LEN).map(|i| (i / 251) as u8).collect();
+        let path = dir.path().join("x.zst");
+        std::fs::write(&path, zstd::encode_all(&*content, 1).unwrap()).unwrap();
+        let archive = Archive::open(&path, &Options::default()).unwrap();
+        let Resource::File(file) = ServedTree::one(archive).resolve("data.raw").unwrap() else { panic!() };
+        (file, content)
+    }
+
+    async fn next(body: &mut ReplyBody) -> Bytes {
+        let frame = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await.unwrap().unwrap();
+        frame.into_data().unwrap()
+    }
+
+    fn held(budget: &Budget) -> u64 {
+        budget.figures().iter().find(|figure| figure.name == "reply_bytes").unwrap().value
+    }
+
+    async fn rest(mut body: ReplyBody, mut got: Vec<u8>) -> Vec<u8> {
+        while !body.is_end_stream() {
+            got.extend(next(&mut body).await);
+        }
+        got
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(test);
+    }
+
+    #[test]
+    fn a_block_is_read_while_the_one_before_is_sent() {
+        run(async {
+            let (dir, budget) = (tempfile::tempdir().unwrap(), Budget::new(1));
+            let (file, content) = file(&dir);
+            let mut body = ReplyBody::reading(file, 0..LEN, &budget).unwrap();
+            let first = next(&mut body).await;
+            let ahead = async {
+                while held(&budget) < to_u64(first.len()) + BLOCK.min(LEN - to_u64(first.len())) {
+                    sleep(Duration::from_millis(1)).await;
+                }
+            };
+            timeout(Duration::from_secs(60), ahead).await.unwrap();
+            let got = rest(body, first.to_vec()).await;
+            assert!(got == content);
+            drop(first);
+            assert_eq!(held(&budget), 0);
+        });
+    }
+
+    #[test]
+    fn nothing_is_read_ahead_without_room_or_a_thread_to_spare() {
+        run(async {
+            let dir = tempfile::tempdir().unwrap();
+            let (file, content) = file(&dir);
+            for lacks_room in [true, false] {
+                let budget = Budget::new(1);
+                let mut body = ReplyBody::reading(file.clone(), 0..LEN, &budget).unwrap();
+                let (go, gone) = std::sync::mpsc::channel::<()>();
+                let taken = lacks_room.then(|| budget.room(40 << 20));
+                let busy = (!lacks_room).then(|| budget.run_now(move || gone.recv()).unwrap());
+                let before = held(&budget);
+                let first = next(&mut body).await;
+                sleep(Duration::from_millis(20)).await;
+                assert_eq!(held(&budget), before, "lacks room: {lacks_room}");
+                drop((go, taken));
+                if let Some(busy) = busy {
+                    busy.await.unwrap().unwrap_err();
+                }
+                assert!(rest(body, first.to_vec()).await == content);
+            }
+        });
     }
 }

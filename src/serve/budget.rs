@@ -82,15 +82,17 @@ impl Budget {
         self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, JoinError> {
-        let permit = self.threads.acquire_owned().await;
-        let caller = Caller(Wanted::default());
-        let wanted = caller.0.clone();
-        spawn_blocking(move || {
-            let done = wanted.within(work);
-            drop(permit);
-            done
-        })
-        .await
+        let permit = self.threads.acquire_owned().await.ok();
+        on_thread(permit, work).await
+    }
+
+    /// As [`Budget::run`], started at once; `None` if no thread is free.
+    pub(super) fn run_now<T: Send + 'static, W: FnOnce() -> T + Send + 'static>(
+        &self,
+        work: W,
+    ) -> Option<impl Future<Output = Result<T, JoinError>> + use<T, W>> {
+        let permit = self.threads.clone().try_acquire_owned().ok()?;
+        Some(on_thread(Some(permit), work))
     }
 
     /// Room for `len` bytes, or, if others have taken too much, for fewer, but at least [`LEAST`] of them: so that no
@@ -100,6 +102,32 @@ impl Budget {
         let permit = some.and_then(|len| self.memory.clone().try_acquire_many_owned(len).ok());
         let len = if permit.is_some() { len } else { len.min(LEAST) };
         Room { len, permit }
+    }
+
+    /// Room for `len` bytes that no client waits for yet: `None` unless half of it is free for those that do.
+    pub(super) fn spare_room(&self, len: u64) -> Option<Room> {
+        let free = self.memory.available_permits();
+        let permit = u32::try_from(len).ok().filter(|_| free >= MEMORY / 2)?;
+        Some(Room { len, permit: Some(self.memory.clone().try_acquire_many_owned(permit).ok()?) })
+    }
+}
+
+/// Starts `work` on a thread for which `permit` is.
+fn on_thread<T: Send + 'static>(
+    permit: Option<OwnedSemaphorePermit>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> impl Future<Output = Result<T, JoinError>> {
+    let caller = Caller(Wanted::default());
+    let wanted = caller.0.clone();
+    let running = spawn_blocking(move || {
+        let done = wanted.within(work);
+        drop(permit);
+        done
+    });
+    async move {
+        let done = running.await;
+        drop(caller);
+        done
     }
 }
 
