@@ -118,7 +118,7 @@ impl Handler {
             return refused(StatusCode::NOT_FOUND, "no entry can have this path");
         };
         let query = uri.query().unwrap_or("");
-        let page = self.page.answer(method, headers, &decoded);
+        let page = self.page.answer(method, headers, path, &decoded);
         if let Some(answer) = page.or_else(|| slice::answer(&self.tree, method, headers, &decoded, query)) {
             return answer;
         }

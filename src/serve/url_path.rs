@@ -43,9 +43,13 @@ pub(super) fn decoded_segment(segment: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// Encodes a name as a segment of a URL: everything but letters, digits and `-._~` is escaped.
+/// Encodes a name as a segment of a URL: everything but letters, digits and `-._~` is escaped, and the name of the folder in
+/// which the parts of the page are.
 pub(super) fn encoded(name: &str) -> String {
     use std::fmt::Write as _;
+    if name == "-" {
+        return "%2D".to_owned();
+    }
     let mut out = String::with_capacity(name.len());
     for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -94,7 +98,7 @@ mod tests {
 
     #[test]
     fn an_encoded_name_is_decoded_to_itself() {
-        for name in ["a", "a b", "%2F", "\u{fc}#?&<>\"'", "..."] {
+        for name in ["a", "-", "a b", "%2F", "\u{fc}#?&<>\"'", "..."] {
             assert_eq!(decoded(&encoded(name)).as_deref(), Some(name));
         }
     }

@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::body::ReplyBody;
 use super::file::conditions;
-use super::reply::{Reply, empty, refused, reply, set};
+use super::reply::{Reply, empty, reply, set};
 
 /// The folder of what the page is made of, below the root.
 const OWN: &str = "-/";
@@ -65,18 +65,16 @@ impl Page {
         format!("frame-ancestors {}", own.chain(frames).collect::<Vec<_>>().join(" "))
     }
 
-    /// Answers `method`, which is GET or HEAD, for a part of the page; `None` if `path` is not in its folder.
-    pub(super) fn answer(&self, method: &Method, headers: &HeaderMap, path: &str) -> Option<Reply> {
-        let name = path.strip_prefix(OWN)?;
+    /// Answers `method`, which is GET or HEAD, for the part of the page at `sent`, a path as sent; `None` if there is none:
+    /// an entry of the tree with its name is behind `%2D/` (`decoded` is the same for both).
+    pub(super) fn answer(&self, method: &Method, headers: &HeaderMap, sent: &str, decoded: &str) -> Option<Reply> {
+        let name = decoded.strip_prefix(OWN).filter(|_| sent.starts_with(OWN))?;
         let below = name.strip_prefix(VIEWER).or_else(|| (format!("{name}/") == VIEWER).then_some(""));
         if let (Some(below), Some(dir)) = (below, &self.viewer) {
             return Some(viewer::answer(self, method, headers, dir, below));
         }
-        let asset = ASSETS.iter().find(|(own, ..)| *own == name);
-        let Some(&(_, kind, bytes)) = asset else {
-            return Some(refused(StatusCode::NOT_FOUND, "no part of the page"));
-        };
-        Some(given(method, headers, kind, bytes.into()))
+        let (_, kind, bytes) = ASSETS.iter().find(|(own, ..)| *own == name)?;
+        Some(given(method, headers, kind, bytes.to_vec()))
     }
 }
 

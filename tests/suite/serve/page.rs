@@ -161,6 +161,25 @@ fn no_name_of_a_container_is_markup_and_no_script_but_ours_may_run() {
 }
 
 #[test]
+fn what_the_page_is_made_of_hides_no_entry() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("-")).unwrap();
+    for name in ["page.css", "metrics", "other.txt"] {
+        fs::write(dir.path().join("-").join(name), name).unwrap();
+    }
+    let server = Server::start(dir.path(), &["--metrics"]);
+    assert!(String::from_utf8(server.get("").body).unwrap().contains("href=\"%2D/\""));
+    for (path, body) in [("%2D/page.css", "page.css"), ("%2D/metrics", "metrics"), ("-/other.txt", "other.txt")] {
+        assert_eq!(String::from_utf8(server.get(path).body).unwrap(), body, "{path}");
+    }
+    let list = server.ask("GET", "%2D/", "accept: application/json\r\n").json();
+    assert_eq!(list["entries"].as_array().map(Vec::len), Some(3));
+    // Nothing of the tree takes the place of what the page runs.
+    assert_eq!(server.get("-/page.css").header("content-type"), Some("text/css; charset=utf-8"));
+    assert!(server.get("-/metrics").body.starts_with(b"# HELP"));
+}
+
+#[test]
 fn a_viewer_is_served_from_its_folder_alone() {
     let dir = tempfile::tempdir().unwrap();
     let viewer = dir.path().join("viewer");
