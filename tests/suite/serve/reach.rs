@@ -65,6 +65,10 @@ fn a_name_that_is_not_the_servers_is_refused() {
         ("/info.json", format!("{own}host: rebound.example\r\n"), 400),
         ("http://rebound.example/info.json", own.clone(), 421),
         (&format!("http://{}/info.json", server.at), own.clone(), 200),
+        (&format!("http://{}/../etc/passwd", server.at), own.clone(), 404),
+        (&format!("http://rebound.example@{}/info.json", server.at), own.clone(), 421),
+        ("https://rebound.example:443/", own.clone(), 421),
+        ("rebound.example:80", own.clone(), 421),
     ] {
         assert_eq!(ask(target, &hosts).status, status, "{target} {hosts}");
     }

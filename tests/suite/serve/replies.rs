@@ -141,9 +141,18 @@ fn only_reading_is_allowed_and_said() {
     assert_eq!((reply.status, reply.header("allow"), reply.length()), (200, Some(methods), Some(0)));
     // Class 1 of WebDAV, without locks.
     assert_eq!(reply.header("dav"), Some("1"));
-    // A body changes nothing.
-    let reply = server.send((server.request("GET", "info.json", "content-length: 5\r\n") + "hello").as_bytes());
-    assert_eq!((reply.status, reply.json()["format"].as_str()), (200, Some("fzm")));
+    // A body changes nothing, and none of it is taken for a request.
+    let smuggled = server.request("GET", "missing", "");
+    for (headers, body) in [
+        (format!("content-length: {}\r\n", smuggled.len()), smuggled.clone()),
+        ("transfer-encoding: chunked\r\n".to_owned(), format!("{:x}\r\n{smuggled}\r\n0\r\n\r\n", smuggled.len())),
+        ("content-length: 1000000\r\nexpect: 100-continue\r\n".to_owned(), String::new()),
+    ] {
+        let reply = server.send((server.request("GET", "info.json", &headers) + &body).as_bytes());
+        assert_eq!((reply.status, reply.json()["format"].as_str()), (200, Some("fzm")), "{headers}");
+        let reply = server.send((server.request("PUT", "data.raw", &headers) + &body).as_bytes());
+        assert_eq!((reply.status, reply.error()), (405, "read-only".to_owned()), "{headers}");
+    }
 }
 
 #[test]
