@@ -1,8 +1,9 @@
 //! `fzmfs serve`: the virtual tree over HTTP.
 #![forbid(unsafe_code)]
 
+use std::fs;
 use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::Path;
 use std::thread;
 
@@ -12,7 +13,7 @@ use super::args;
 use super::report::{self, Failure, Outcome};
 use crate::archive::{Access, Archive, Directory};
 use crate::mirror::Layout;
-use crate::serve::{Addresses, Admission, Page, ServeOptions, ServedTree, serve};
+use crate::serve::{Addresses, Admission, Page, ServeOptions, ServedTree, listener, serve};
 use crate::source::Location;
 use crate::text::escaped;
 
@@ -22,13 +23,16 @@ const FAR: usize = 64;
 const LEAST: usize = 8;
 
 pub(super) fn run(args: &args::Serve, out: &mut dyn Write) -> Outcome {
+    let system = |e: io::Error| Failure::new(format_args!("{}: {}", args.reach.listen, crate::error::os_explain(&e)));
+    // systemd may have passed another one than --listen says.
+    let listener = listener(args.reach.listen).map_err(system)?;
+    let ip = listener.local_addr().map_err(system)?.ip();
     args.reading.start()?;
-    let is_open = args.reach.no_token || args.reach.public;
-    if args.reach.no_token && !args.reach.public && !is_loopback(args.reach.listen) {
+    if args.reach.no_token && !args.reach.public && !is_loopback(ip) {
         let why = "--no-token lets everybody read who can connect; on an address that is not loopback say --public";
         return Err(Failure::usage(why));
     }
-    if args.reach.nfs.is_some() && !args.reach.public && !is_loopback(args.reach.listen) {
+    if args.reach.nfs.is_some() && !args.reach.public && !is_loopback(ip) {
         let why = "--nfs sends its secret path unencrypted; on an address that is not loopback say --public";
         return Err(Failure::usage(why));
     }
@@ -46,8 +50,7 @@ pub(super) fn run(args: &args::Serve, out: &mut dyn Write) -> Outcome {
         args.reading.report_unused(&args.file, &archive.info().map_err(refused)?);
         ServedTree::one(archive)
     };
-    let system = |e: io::Error| Failure::new(format_args!("{}: {}", args.reach.listen, crate::error::os_explain(&e)));
-    let admission = Admission::new(!is_open, args.reach.host.clone()).map_err(system)?;
+    let admission = Admission::new(capability(&args.reach)?, args.reach.host.clone());
     let allow_origin = args.allow_origin.clone();
     let threads = if Location::is_remote(&args.file) { FAR } else { (2 * options.thread_count()).max(LEAST) };
     let page = page(args)?;
@@ -55,18 +58,29 @@ pub(super) fn run(args: &args::Serve, out: &mut dyn Write) -> Outcome {
         thread::spawn(end_with_input);
     }
     let mut printed = Ok(());
-    let options = ServeOptions {
-        listen: args.reach.listen,
-        admission,
-        allow_origin,
-        threads,
-        page,
-        nfs: args.reach.nfs,
-        metrics: args.metrics,
-    };
-    let served = serve(tree, options, |at| printed = announce(&args.file, at, args.reach.listen, out));
+    let options =
+        ServeOptions { listener, admission, allow_origin, threads, page, nfs: args.reach.nfs, metrics: args.metrics };
+    let served = serve(tree, options, |at| printed = announce(&args.file, at, ip, out));
     printed.map_err(|e| report::output(&e))?;
     served.map_err(system)
+}
+
+/// The secret path; `None` if everybody may read.
+fn capability(reach: &args::Reach) -> Result<Option<String>, Failure> {
+    if reach.no_token || reach.public {
+        return Ok(None);
+    }
+    let Some(file) = &reach.token else {
+        let random = Admission::random_capability();
+        return random.map(Some).map_err(|e| Failure::new(crate::error::os_explain(&e)));
+    };
+    let failed = |why: &str| Failure::new(format_args!("{}: {why}", file.display()));
+    let text = fs::read_to_string(file).map_err(|e| failed(&crate::error::os_explain(&e)))?;
+    let token = text.trim_end();
+    if !Admission::is_capability(token) {
+        return Err(failed("a token has 22 to 256 letters, digits, - and _, as `openssl rand -hex 16` makes it"));
+    }
+    Ok(Some(token.to_owned()))
 }
 
 fn page(args: &args::Serve) -> Result<Page, Failure> {
@@ -80,12 +94,12 @@ fn page(args: &args::Serve) -> Result<Page, Failure> {
 }
 
 /// Says where `file` is served.
-fn announce(file: &Path, at: &Addresses, listen: SocketAddr, out: &mut dyn Write) -> io::Result<()> {
+fn announce(file: &Path, at: &Addresses, ip: IpAddr, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", escaped(&format!("{} is served at {}", file.display(), at.url)))?;
     if let Some((port, path)) = &at.nfs {
         let path = if path.len() > 1 { path.trim_end_matches('/') } else { path };
         let options = format!("vers=3,tcp,port={port},mountport={port},nolock,soft,ro");
-        writeln!(out, "for NFS: mount -t nfs -o {options} {}:{path} DIR", listen.ip())?;
+        writeln!(out, "for NFS: mount -t nfs -o {options} {ip}:{path} DIR")?;
     }
     out.flush()
 }
@@ -109,8 +123,8 @@ fn name(source: &Path) -> String {
     whole.file_name().map_or_else(|| "fzmfs".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-fn is_loopback(listen: SocketAddr) -> bool {
-    match listen.ip() {
+fn is_loopback(ip: IpAddr) -> bool {
+    match ip {
         IpAddr::V4(ip) => ip.is_loopback(),
         IpAddr::V6(ip) => ip.is_loopback(),
     }

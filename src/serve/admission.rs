@@ -27,14 +27,33 @@ impl std::fmt::Debug for Admission {
 }
 
 impl Admission {
-    /// Admits requests under a random path, or, if not `secret`, all that can connect. `hosts`: names of this server
-    /// besides its addresses and `localhost`.
+    /// Admits requests under the path `capability`, or, if that is `None`, all that can connect. `hosts`: names of this
+    /// server besides its addresses and `localhost`.
+    pub fn new(capability: Option<String>, hosts: Vec<String>) -> Self {
+        Self { capability, hosts }
+    }
+
+    /// A random capability of 128 bits.
     ///
     /// # Errors
     /// From getrandom(2).
-    pub fn new(secret: bool, hosts: Vec<String>) -> io::Result<Self> {
-        let capability = secret.then(capability).transpose()?;
-        Ok(Self { capability, hosts })
+    pub fn random_capability() -> io::Result<String> {
+        let mut bytes = [0; SECRET];
+        let n = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+        if n < SECRET {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let mut out = String::new();
+        for byte in bytes {
+            let _ = write!(out, "{byte:02x}");
+        }
+        Ok(out)
+    }
+
+    /// Whether `text` can be a capability: as long as 128 random bits in base64 at least, and the same in every URL.
+    pub fn is_capability(text: &str) -> bool {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        (22..=256).contains(&text.len()) && text.bytes().all(is_plain)
     }
 
     /// The path that all others start with.
@@ -63,20 +82,6 @@ impl Admission {
     }
 }
 
-/// A random path segment of 128 bits.
-fn capability() -> io::Result<String> {
-    let mut bytes = [0; SECRET];
-    let n = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    if n < SECRET {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    let mut out = String::new();
-    for byte in bytes {
-        let _ = write!(out, "{byte:02x}");
-    }
-    Ok(out)
-}
-
 /// Compares in a time that depends on the lengths alone.
 fn equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && std::hint::black_box(a.iter().zip(b).fold(0, |different, (a, b)| different | (a ^ b))) == 0
@@ -88,7 +93,7 @@ mod tests {
 
     #[test]
     fn only_names_of_the_server_are_its_own() {
-        let admission = Admission::new(false, vec!["data.example.org".to_owned()]).unwrap();
+        let admission = Admission::new(None, vec!["data.example.org".to_owned()]);
         for host in
             ["127.0.0.1:8700", "127.0.0.1", "[::1]:8700", "[::1]", "localhost:1", "LOCALHOST", "data.example.org:80"]
         {
@@ -102,7 +107,9 @@ mod tests {
 
     #[test]
     fn a_path_without_the_capability_is_not_below_it() {
-        let admission = Admission::new(true, Vec::new()).unwrap();
+        let capability = Admission::random_capability().unwrap();
+        assert!(Admission::is_capability(&capability));
+        let admission = Admission::new(Some(capability), Vec::new());
         let prefix = admission.prefix();
         assert_eq!(prefix.len(), 2 * SECRET + 2);
         assert_eq!(admission.below(&format!("{prefix}a/b")), Some("a/b"));
@@ -117,7 +124,7 @@ mod tests {
         ] {
             assert_eq!(admission.below(path), None, "{path}");
         }
-        assert_eq!(Admission::new(false, Vec::new()).unwrap().below("/a/b"), Some("a/b"));
+        assert_eq!(Admission::new(None, Vec::new()).below("/a/b"), Some("a/b"));
         assert!(!format!("{admission:?}").contains(prefix.trim_matches('/')));
     }
 }

@@ -16,6 +16,7 @@ mod crowd;
 mod dav;
 mod figure;
 mod file;
+mod listening;
 mod listing;
 mod metrics;
 mod nfs;
@@ -29,24 +30,23 @@ mod tree;
 mod url_path;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-
-use tokio::net::TcpListener;
 
 use budget::Budget;
 use metrics::Metrics;
 use request::Handler;
 
 pub use admission::Admission;
+pub use listening::listener;
 pub use page::Page;
 pub use tree::ServedTree;
 
 /// Where and for whom a tree is served.
 #[derive(Debug)]
 pub struct ServeOptions {
-    /// The address to listen on; port 0 is any free one.
-    pub listen: SocketAddr,
+    /// Where connections come to: [`listener`].
+    pub listener: TcpListener,
     /// Which requests are answered.
     pub admission: Admission,
     /// The origin whose pages may read replies (CORS), or `*`; `None` for the same origin only.
@@ -55,7 +55,7 @@ pub struct ServeOptions {
     pub threads: usize,
     /// The page of directories.
     pub page: Page,
-    /// The port for NFS, at the same address.
+    /// The port for NFS, at the same IP address.
     pub nfs: Option<u16>,
     /// Whether `-/metrics` tells what the server does.
     pub metrics: bool,
@@ -82,14 +82,14 @@ pub fn serve(tree: ServedTree, options: ServeOptions, ready: impl FnOnce(&Addres
         .thread_name("fzmfs-serve")
         .enable_all()
         .build()?;
-    let ServeOptions { listen, admission, allow_origin, threads, page, nfs, metrics } = options;
+    let ServeOptions { listener, admission, allow_origin, threads, page, nfs, metrics } = options;
     let (tree, admission, budget) = (Arc::new(tree), Arc::new(admission), Budget::new(threads));
     let served = runtime.block_on(async {
-        let listener = TcpListener::bind(listen).await?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
         let address = listener.local_addr()?;
         let mut addresses = Addresses { url: format!("http://{address}{}", admission.prefix()), nfs: None };
         if let Some(port) = nfs {
-            let at = SocketAddr::new(listen.ip(), port);
+            let at = SocketAddr::new(address.ip(), port);
             let (serving, port) = nfs::listen(at, tree.clone(), admission.clone(), budget.clone()).await?;
             tokio::spawn(serving);
             addresses.nfs = Some((port, admission.prefix()));

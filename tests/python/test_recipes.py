@@ -85,6 +85,25 @@ def test_what_cannot_be_mounted_is_logged_and_the_node_stays_in_service(comment:
     slurm.run("fzmfs.epilog", None)
 
 
+def test_the_pod_with_a_server_beside_a_program_has_no_rights(tmp_path: Path) -> None:
+    pod = yaml.safe_load((EXAMPLES / "fzmfs-sidecar.yaml").read_text())
+    assert pod["kind"] == "Pod" and pod["spec"]["securityContext"]["runAsNonRoot"]
+    for container in pod["spec"]["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+    server, work = pod["spec"]["containers"]
+    # The program knows its options, and there the other one connects.
+    *command, source = server["command"]
+    assert command[0] == "fzmfs" and source in [mount["mountPath"] for mount in server["volumeMounts"]]
+    said = subprocess.run([program(), *command[1:], tmp_path / "none"], capture_output=True, text=True, timeout=PATIENCE)
+    assert said.returncode == 1 and "none" in said.stderr, said.stderr
+    (listen,) = (option.removeprefix("--listen=") for option in command if option.startswith("--listen="))
+    assert work["args"][0].startswith(f"http://{listen}/")
+
+
 def test_the_daemon_set_starts_the_program_as_it_is(tmp_path: Path) -> None:
     daemon_set = yaml.safe_load((EXAMPLES / "fzmfs-daemonset.yaml").read_text())
     assert daemon_set["kind"] == "DaemonSet"

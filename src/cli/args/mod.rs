@@ -261,6 +261,9 @@ pub(super) struct Reach {
     /// The address and port to listen on; port 0 is any free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8700")]
     pub(super) listen: SocketAddr,
+    /// Take the secret path from this file, instead of another one each time
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["no_token", "public"])]
+    pub(super) token: Option<PathBuf>,
     /// Serve at / instead of a secret path, so that all users and programs of this machine can read
     #[arg(long)]
     pub(super) no_token: bool,

@@ -1,5 +1,6 @@
 //! `fzmfs serve` as clients see it.
 
+mod activation;
 mod crowd;
 mod dav;
 mod faults;

@@ -28,24 +28,27 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn start(source: &Path, options: &[&str]) -> Self {
-        Self::start_by(fzmfs(), source, options)
+        Self::start_by(fzmfs(), Stdio::null(), source, options)
     }
 
     /// As [`Server::start`], with `descriptors` at most.
     pub(super) fn start_with_descriptors(descriptors: u32, source: &Path, options: &[&str]) -> Self {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", &format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"")]).arg(fzmfs().get_program());
-        Self::start_by(shell, source, options)
+        Self::start_in(&format!("ulimit -n {descriptors}; exec \"$0\" \"$@\""), Stdio::null(), source, options)
     }
 
-    fn start_by(mut command: Command, source: &Path, options: &[&str]) -> Self {
+    /// As [`Server::start`], by a [`shell`] with `stdin`.
+    pub(super) fn start_in(script: &str, stdin: Stdio, source: &Path, options: &[&str]) -> Self {
+        Self::start_by(shell(script), stdin, source, options)
+    }
+
+    fn start_by(mut command: Command, stdin: Stdio, source: &Path, options: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("log");
         command.arg("serve").arg(source).args(options).env("FZMFS_LOG", "trace");
         if !options.contains(&"--listen") {
             command.args(["--listen", "127.0.0.1:0"]);
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(fs::File::create(&log).unwrap());
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(fs::File::create(&log).unwrap());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());
@@ -135,6 +138,13 @@ impl Drop for Server {
         let _ = self.child.kill();
         self.child.wait().unwrap();
     }
+}
+
+/// The program, as a shell starts it that runs `script`, which ends with `exec "$0" "$@"`.
+pub(super) fn shell(script: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).arg(fzmfs().get_program());
+    shell
 }
 
 #[derive(Debug)]
