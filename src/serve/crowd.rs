@@ -61,11 +61,7 @@ impl Crowd {
 
     /// Lets the one leave that has waited longest, once that is [`GRACE`].
     pub(super) async fn make_room(&self) {
-        loop {
-            let until = match self.leave_longest() {
-                None => return,
-                Some(until) => until,
-            };
+        while let Some(until) = self.leave_longest() {
             sleep_until(until).await;
         }
     }

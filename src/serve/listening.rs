@@ -1,5 +1,5 @@
-//! The socket that connections come to: a new one, or one that systemd has opened (sd_listen_fds(3)), at which clients can
-//! connect before the server runs, and while it is started again.
+//! The socket that connections come to: a new one, or one that systemd has opened (`sd_listen_fds(3)`), at which clients
+//! can connect before the server runs, and while it is started again.
 #![forbid(unsafe_code)]
 
 use std::io;

@@ -312,7 +312,10 @@ fn a_client_that_never_ends_its_request_is_left() {
     let mut silent = server.connect();
     let mut partial = server.connect();
     partial.write_all(b"GET / HTTP/1.1\r\nhost: ").unwrap();
-    for stream in [&mut silent, &mut partial] {
+    let mut closed = server.connect();
+    closed.write_all(b"GET / HTTP/1.1\r\nhost: ").unwrap();
+    closed.shutdown(Shutdown::Write).unwrap();
+    for stream in [&mut silent, &mut partial, &mut closed] {
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest);
         assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 4"), "{rest:?}");
