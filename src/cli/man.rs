@@ -35,11 +35,9 @@ The other commands read a container without mounting it.
 const REFERENCE: &str = include_str!("man/reference.roff");
 
 /// The units that the reference shows, by their place in it; packages bring the same files.
-const UNITS: [(&str, &str); 4] = [
+const UNITS: [(&str, &str); 2] = [
     ("@mnt-field.mount@", include_str!("man/systemd/mnt-field.mount")),
     ("@fzmfs@.service@", include_str!("man/systemd/fzmfs@.service")),
-    ("@fzmfs-serve.socket@", include_str!("man/systemd/fzmfs-serve.socket")),
-    ("@fzmfs-serve.service@", include_str!("man/systemd/fzmfs-serve.service")),
 ];
 
 pub(super) fn run(out: &mut dyn Write) -> Outcome {
@@ -95,15 +93,10 @@ mod tests {
                 assert!(plain.contains(&format!("--{long}")), "--{long}");
             }
         }
-        for unit in [
-            "What=/data/field.fzm",
-            "ExecStart=/usr/bin/fzmfs mount --foreground",
-            "ListenStream=127",
-            "DynamicUser=yes",
-        ] {
+        for unit in ["What=/data/field.fzm", "ExecStart=/usr/bin/fzmfs mount --foreground"] {
             assert!(plain.contains(unit), "{unit}");
         }
-        assert!(!page.contains(".mount@") && !page.contains(".service@\n") && !page.contains(".socket@"));
+        assert!(!page.contains(".mount@") && !page.contains(".service@\n"));
         for section in
             ["NAME", "SYNOPSIS", "COMMANDS", "OPTIONS", "EXIT STATUS", "LOG", "LIMITS", "EXAMPLES", "SEE ALSO"]
         {
