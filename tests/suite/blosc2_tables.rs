@@ -66,6 +66,24 @@ fn a_table_is_an_arrow_file_equal_to_that_of_python_blosc2() {
 }
 
 #[test]
+fn lists_and_structures_are_in_the_arrow_file_as_python_blosc2_exports_them() {
+    let opened = open("nested_tables.b2z");
+    opened.verify().unwrap();
+    // One table was imported from Arrow twice: its lists are MessagePack, or Arrow themselves.
+    for (name, group) in [("nested", "nested"), ("imported", "imported/msgpack"), ("imported", "imported/arrow")] {
+        let read = |bytes: Vec<u8>| {
+            let reader = FileReader::try_new(Cursor::new(bytes), None).unwrap();
+            (reader.schema(), reader.collect::<std::result::Result<Vec<_>, _>>().unwrap())
+        };
+        let ours = read(opened.read(&format!("{group}/table.arrow")).unwrap());
+        let theirs = read(fs::read(stores().join("tables").join(format!("{name}.arrow"))).unwrap());
+        assert_eq!(ours, theirs, "{group}");
+    }
+    let names = opened.names("imported/msgpack/columns").unwrap();
+    assert!(names.contains(&"trip".to_owned()) && !names.contains(&"parts.npy".to_owned()));
+}
+
+#[test]
 fn arrays_of_a_table_name_their_marks_and_what_is_left_out() {
     let opened = open("tables.b2z");
     let group = document(&opened, "data.zarr/zarr.json");
@@ -104,6 +122,13 @@ fn a_table_that_lies_is_an_error_where_it_lies() {
         ("few-values/columns/v.npy", "value 2 is needed, there are 2 (batch)"),
         ("no-character/table.arrow", "no character has the number 0xd800 (w: text)"),
         ("no-json/table.arrow", "must be JSON (schema)"),
+        ("not-list/table.arrow", "must be a list (l: batch)"),
+        ("not-struct/table.arrow", "must be the name of a field (l: batch)"),
+        ("wide-number/table.arrow", "128 in 8 bits (l: batch)"),
+        ("not-utf8-list/table.arrow", "not UTF-8 (l: text)"),
+        ("endless-list/table.arrow", "needs 1 bytes, 0 left (l: batch, at byte 0x7)"),
+        ("endless-text/table.arrow", "needs 4294967295 bytes, 1 left (l: batch, at byte 0x7)"),
+        ("deep-object/table.arrow", "nested too deeply (l: batch)"),
     ];
     for (path, want) in rows {
         assert_eq!(opened.read(path).unwrap_err().to_string(), want, "{path}");
@@ -145,20 +170,40 @@ fn tables_that_claim_far_more_than_they_are_cost_nothing_before_they_are_read() 
 }
 
 #[test]
+fn lists_and_structures_that_claim_far_more_than_they_are_are_left_out_or_refused() {
+    let opened = open("lying_tables.b2z");
+    let reader = FileReader::try_new(Cursor::new(opened.read("deep-list/table.arrow").unwrap()), None).unwrap();
+    assert_eq!(reader.schema().fields().len(), 1);
+    assert_eq!(reader.schema().metadata()["fzmfs.left_out"], "l: nested more than 32 deep");
+    // 2,000 missing structures of 2,000 fields, in as many bytes.
+    let account = Account::new(64 << 20, 0);
+    let options = Options { account: account.clone(), ..Options::default() };
+    let opened = Opened::of(&Input::open(&stores().join("lying_tables.b2z")).unwrap(), None, &options).unwrap();
+    let error = opened.read("wide-struct/table.arrow").unwrap_err();
+    assert!(matches!(error.kind(), Kind::NoRoom { .. }), "{error}");
+    assert!(account.memory().peak() <= 64 << 20, "{}", account.memory().peak());
+}
+
+#[test]
 fn a_table_with_a_changed_byte_is_read_or_refused() {
-    let bytes = fs::read(stores().join("lying_tables.b2z")).unwrap();
     let options = Options { verify: Verify::Off, ..Options::default() };
-    let read = |changed: Vec<u8>| -> Result<()> {
+    let read = |changed: Vec<u8>, paths: &[&str]| -> Result<()> {
         let opened = Opened::of(&Input::of(Source::from_bytes(changed))?, None, &options)?;
-        for file in ["table.arrow", "columns/a.npy", "columns/t.npy", "columns/a.notnull.npy"] {
-            drop(opened.read(&format!("sound/{file}")));
+        for path in paths {
+            drop(opened.read(path));
         }
         Ok(())
     };
-    // The leaves of the sound table come anywhere in the file: some bytes of all.
-    for at in (0..bytes.len()).step_by(31) {
-        let mut changed = bytes.clone();
-        changed[at] ^= 0x55;
-        drop(read(changed));
+    let sound: &[&str] =
+        &["sound/table.arrow", "sound/columns/a.npy", "sound/columns/t.npy", "sound/columns/a.notnull.npy"];
+    let nested: &[&str] = &["nested/table.arrow", "imported/msgpack/table.arrow", "imported/arrow/table.arrow"];
+    for (name, step, paths) in [("lying_tables.b2z", 31, sound), ("nested_tables.b2z", 97, nested)] {
+        let bytes = fs::read(stores().join(name)).unwrap();
+        // The leaves of these tables come anywhere in the file: some bytes of all.
+        for at in (0..bytes.len()).step_by(step) {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x55;
+            drop(read(changed, paths));
+        }
     }
 }

@@ -135,7 +135,7 @@ pub(super) fn from_python(text: &str) -> Option<Value> {
 }
 
 /// The value with tuples of python-blosc2, which are lists that begin with a mark, as lists.
-fn without_tuples(value: Value) -> Value {
+pub(super) fn without_tuples(value: Value) -> Value {
     match value {
         Value::Array(items) => {
             let skipped = usize::from(items.first().is_some_and(|item| item == "__tuple__"));

@@ -66,54 +66,72 @@ pub(super) fn to_json(bytes: &[u8]) -> Option<Value> {
 
 /// The bytes in a document that is nothing else.
 pub(super) fn binary_of(bytes: &[u8]) -> Option<&[u8]> {
-    let mut cur = Cursor::new(bytes, crate::bytes::FileOffset(0));
-    let len = match Marker::from_u8(cur.u8("msgpack").ok()?) {
-        Marker::Bin8 => cur.u8("msgpack").ok()?.into(),
-        Marker::Bin16 => cur.u16_be("msgpack").ok()?.into(),
-        Marker::Bin32 => cur.u32_be("msgpack").ok()?,
-        _ => return None,
-    };
-    cur.take(to_usize(len.into(), "msgpack").ok()?, "msgpack").ok()
+    match head(&mut Cursor::new(bytes, crate::bytes::FileOffset(0)), "msgpack").ok()? {
+        Head::Binary(inner) => Some(inner),
+        _ => None,
+    }
 }
 
-/// Maximum nesting depth.
-const DEPTH: u32 = 64;
+/// How a value begins: all of it, or how many values follow.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Head<'a> {
+    Null,
+    Bool(bool),
+    Uint(u64),
+    Int(i64),
+    Float(f64),
+    Text(&'a [u8]),
+    Binary(&'a [u8]),
+    Extension(i8, &'a [u8]),
+    /// So many values follow.
+    List(u64),
+    /// So many pairs of values follow.
+    Map(u64),
+}
 
-fn value(cur: &mut Cursor<'_>, depth: u32) -> Result<Value> {
-    let what = "msgpack";
-    let be = |cur: &mut Cursor<'_>, len: usize| -> Result<u64> {
+/// Takes the head of a value, of which errors say that it is `what`.
+///
+/// # Errors
+/// Fails if it is truncated, or begins with a reserved marker.
+pub(super) fn head<'a>(cur: &mut Cursor<'a>, what: &'static str) -> Result<Head<'a>> {
+    let be = |cur: &mut Cursor<'a>, len: usize| -> Result<u64> {
         Ok(cur.take(len, what)?.iter().fold(0, |n, &b| n << 8 | u64::from(b)))
     };
-    let Some(depth) = depth.checked_sub(1) else { return Err(Error::corrupt("nested too deeply", what)) };
-    let value = match Marker::from_u8(cur.u8(what)?) {
-        Marker::Null => Value::Null,
-        Marker::False => false.into(),
-        Marker::True => true.into(),
-        Marker::FixPos(n) => n.into(),
-        Marker::FixNeg(n) => n.into(),
-        Marker::U8 => be(cur, 1)?.into(),
-        Marker::U16 => be(cur, 2)?.into(),
-        Marker::U32 => be(cur, 4)?.into(),
-        Marker::U64 => be(cur, 8)?.into(),
-        Marker::I8 => i8::from_be_bytes(cur.array(what)?).into(),
-        Marker::I16 => i16::from_be_bytes(cur.array(what)?).into(),
-        Marker::I32 => i32::from_be_bytes(cur.array(what)?).into(),
-        Marker::I64 => i64::from_be_bytes(cur.array(what)?).into(),
-        Marker::F32 => float(f32::from_be_bytes(cur.array(what)?).into()),
-        Marker::F64 => float(f64::from_be_bytes(cur.array(what)?)),
-        Marker::FixStr(len) => string(cur, len.into())?,
-        Marker::Str8 => be(cur, 1).and_then(|len| string(cur, len))?,
-        Marker::Str16 => be(cur, 2).and_then(|len| string(cur, len))?,
-        Marker::Str32 => be(cur, 4).and_then(|len| string(cur, len))?,
-        Marker::Bin8 => be(cur, 1).and_then(|len| binary(cur, len))?,
-        Marker::Bin16 => be(cur, 2).and_then(|len| binary(cur, len))?,
-        Marker::Bin32 => be(cur, 4).and_then(|len| binary(cur, len))?,
-        Marker::FixArray(len) => array(cur, len.into(), depth)?,
-        Marker::Array16 => be(cur, 2).and_then(|len| array(cur, len, depth))?,
-        Marker::Array32 => be(cur, 4).and_then(|len| array(cur, len, depth))?,
-        Marker::FixMap(len) => map(cur, len.into(), depth)?,
-        Marker::Map16 => be(cur, 2).and_then(|len| map(cur, len, depth))?,
-        Marker::Map32 => be(cur, 4).and_then(|len| map(cur, len, depth))?,
+    let bytes = |cur: &mut Cursor<'a>, len: u64| cur.take(to_usize(len, what)?, what);
+    let extension = |cur: &mut Cursor<'a>, len: u64| {
+        let kind = i8::from_be_bytes(cur.array(what)?);
+        Ok(Head::Extension(kind, bytes(cur, len)?))
+    };
+    let at = cur.at();
+    Ok(match Marker::from_u8(cur.u8(what)?) {
+        Marker::Null => Head::Null,
+        Marker::False => Head::Bool(false),
+        Marker::True => Head::Bool(true),
+        Marker::FixPos(n) => Head::Uint(n.into()),
+        Marker::FixNeg(n) => Head::Int(n.into()),
+        Marker::U8 => Head::Uint(be(cur, 1)?),
+        Marker::U16 => Head::Uint(be(cur, 2)?),
+        Marker::U32 => Head::Uint(be(cur, 4)?),
+        Marker::U64 => Head::Uint(be(cur, 8)?),
+        Marker::I8 => Head::Int(i8::from_be_bytes(cur.array(what)?).into()),
+        Marker::I16 => Head::Int(i16::from_be_bytes(cur.array(what)?).into()),
+        Marker::I32 => Head::Int(i32::from_be_bytes(cur.array(what)?).into()),
+        Marker::I64 => Head::Int(i64::from_be_bytes(cur.array(what)?)),
+        Marker::F32 => Head::Float(f32::from_be_bytes(cur.array(what)?).into()),
+        Marker::F64 => Head::Float(f64::from_be_bytes(cur.array(what)?)),
+        Marker::FixStr(len) => Head::Text(bytes(cur, len.into())?),
+        Marker::Str8 => be(cur, 1).and_then(|len| bytes(cur, len)).map(Head::Text)?,
+        Marker::Str16 => be(cur, 2).and_then(|len| bytes(cur, len)).map(Head::Text)?,
+        Marker::Str32 => be(cur, 4).and_then(|len| bytes(cur, len)).map(Head::Text)?,
+        Marker::Bin8 => be(cur, 1).and_then(|len| bytes(cur, len)).map(Head::Binary)?,
+        Marker::Bin16 => be(cur, 2).and_then(|len| bytes(cur, len)).map(Head::Binary)?,
+        Marker::Bin32 => be(cur, 4).and_then(|len| bytes(cur, len)).map(Head::Binary)?,
+        Marker::FixArray(len) => Head::List(len.into()),
+        Marker::Array16 => Head::List(be(cur, 2)?),
+        Marker::Array32 => Head::List(be(cur, 4)?),
+        Marker::FixMap(len) => Head::Map(len.into()),
+        Marker::Map16 => Head::Map(be(cur, 2)?),
+        Marker::Map32 => Head::Map(be(cur, 4)?),
         Marker::FixExt1 => extension(cur, 1)?,
         Marker::FixExt2 => extension(cur, 2)?,
         Marker::FixExt4 => extension(cur, 4)?,
@@ -122,27 +140,47 @@ fn value(cur: &mut Cursor<'_>, depth: u32) -> Result<Value> {
         Marker::Ext8 => be(cur, 1).and_then(|len| extension(cur, len))?,
         Marker::Ext16 => be(cur, 2).and_then(|len| extension(cur, len))?,
         Marker::Ext32 => be(cur, 4).and_then(|len| extension(cur, len))?,
-        Marker::Reserved => return Err(Error::corrupt("a reserved marker", what)),
-    };
-    Ok(value)
-}
-
-fn string(cur: &mut Cursor<'_>, len: u64) -> Result<Value> {
-    let bytes = cur.take(to_usize(len, "msgpack")?, "msgpack")?;
-    Ok(match std::str::from_utf8(bytes) {
-        Ok(text) => text.into(),
-        Err(_) => tagged("$bin", hex(bytes)),
+        Marker::Reserved => return Err(Error::corrupt("a reserved marker", what).at(at)),
     })
 }
 
-fn binary(cur: &mut Cursor<'_>, len: u64) -> Result<Value> {
-    Ok(tagged("$bin", hex(cur.take(to_usize(len, "msgpack")?, "msgpack")?)))
+/// Goes past the value that begins here.
+///
+/// # Errors
+/// As [`head`].
+pub(super) fn skip(cur: &mut Cursor<'_>, what: &'static str) -> Result<()> {
+    // The values that are still to come: without recursion, nesting is no danger.
+    let mut open = 1_u64;
+    while let Some(rest) = open.checked_sub(1) {
+        open = rest.saturating_add(match head(cur, what)? {
+            Head::List(len) => len,
+            Head::Map(len) => len.saturating_mul(2),
+            _ => 0,
+        });
+    }
+    Ok(())
 }
 
-fn extension(cur: &mut Cursor<'_>, len: u64) -> Result<Value> {
-    let kind = i8::from_be_bytes(cur.array("msgpack")?);
-    let data = hex(cur.take(to_usize(len, "msgpack")?, "msgpack")?);
-    Ok(tagged("$ext", Value::Array(vec![kind.into(), data])))
+/// Maximum nesting depth.
+const DEPTH: u32 = 64;
+
+fn value(cur: &mut Cursor<'_>, depth: u32) -> Result<Value> {
+    let Some(depth) = depth.checked_sub(1) else { return Err(Error::corrupt("nested too deeply", "msgpack")) };
+    Ok(match head(cur, "msgpack")? {
+        Head::Null => Value::Null,
+        Head::Bool(is) => is.into(),
+        Head::Uint(n) => n.into(),
+        Head::Int(n) => n.into(),
+        Head::Float(n) => float(n),
+        Head::Text(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => text.into(),
+            Err(_) => tagged("$bin", hex(bytes)),
+        },
+        Head::Binary(bytes) => tagged("$bin", hex(bytes)),
+        Head::Extension(kind, data) => tagged("$ext", Value::Array(vec![kind.into(), hex(data)])),
+        Head::List(len) => array(cur, len, depth)?,
+        Head::Map(len) => map(cur, len, depth)?,
+    })
 }
 
 fn array(cur: &mut Cursor<'_>, len: u64, depth: u32) -> Result<Value> {

@@ -1,4 +1,5 @@
-//! Values of any length: each chunk of the leaf is a batch, lists of `MessagePack` one after another.
+//! Values of any length: each chunk of the leaf is a batch, of lists of `MessagePack` or of Arrow streams one after
+//! another, or a value.
 //!
 //! Limits: a batch of [`BATCH`] bytes; of all batches only the number of values is kept.
 #![forbid(unsafe_code)]
@@ -6,8 +7,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-
-use rmp::Marker;
 
 use crate::account::{Account, decode_budget};
 use crate::bytes::{Cursor, FileOffset, to_u64, to_usize};
@@ -19,7 +18,9 @@ use crate::source::Source;
 use crate::wanted;
 
 use super::super::frames::OpenFrame;
+use super::super::msgpack::{self, Head};
 use super::rows::decoded;
+use super::streams;
 
 /// Maximum decoded bytes of a batch.
 const BATCH: u64 = 256 << 20;
@@ -33,8 +34,8 @@ pub(super) enum Item<'a> {
     Null,
     /// Text or bytes.
     Bytes(&'a [u8]),
-    /// The document of any other value.
-    Other(&'a [u8]),
+    /// Any other value.
+    Other,
 }
 
 /// The values of a leaf.
@@ -42,30 +43,41 @@ pub(super) struct Batches {
     pub(super) frame: Arc<OpenFrame>,
     source: Arc<Source>,
     account: Account,
+    form: Form,
     /// The values up to the end of each batch.
     ends: Once<(Vec<u64>, Charge)>,
 }
 
-/// A place in the values, from which the ones after it are found.
-#[derive(Default)]
-struct Place {
-    /// The batch, and its bytes.
-    batch: Option<u64>,
-    bytes: Vec<u8>,
-    _charge: Option<Charge>,
-    /// The byte at which the next value begins, its number, and how many are left in its list.
-    at: usize,
+/// What a chunk is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Lists of values.
+    Lists,
+    /// A value.
+    Single,
+    /// Arrow streams.
+    Streams,
+}
+
+/// A place in the values of a batch, from which the ones after it are found.
+struct Place<'a> {
+    rest: Cursor<'a>,
+    /// The number of the next value, and how many are left in its list.
     number: u64,
     left: u64,
 }
 
 impl Batches {
-    pub(super) fn open(frame: Arc<OpenFrame>, options: &Options) -> Result<Self> {
+    /// The values in `frame`.
+    ///
+    /// # Errors
+    /// Fails if it is an array.
+    pub(super) fn open(frame: Arc<OpenFrame>, form: Form, options: &Options) -> Result<Self> {
         if frame.frame.array.clone()?.is_some() {
             return Err(Error::corrupt("an array, not batches", WHAT));
         }
         let source = decoded(&frame, options)?;
-        Ok(Self { frame, source, account: options.account.clone(), ends: Once::new() })
+        Ok(Self { frame, source, account: options.account.clone(), form, ends: Once::new() })
     }
 
     fn bytes(&self, batch: u64) -> Result<(Vec<u8>, Charge)> {
@@ -84,13 +96,7 @@ impl Batches {
             let mut sum = 0_u64;
             for batch in 0..batches {
                 wanted::check()?;
-                let (bytes, _charge) = self.bytes(batch)?;
-                let mut cur = Cursor::new(&bytes, FileOffset(0));
-                while !cur.is_empty() {
-                    let len = list(&mut cur)?;
-                    (0..len).try_for_each(|_| skip(&mut cur))?;
-                    sum = sum.saturating_add(len);
-                }
+                sum = sum.saturating_add(self.count_in(batch)?);
                 ends.push(sum);
             }
             Ok((ends, charge))
@@ -98,124 +104,161 @@ impl Batches {
         self.ends.get(count).map(|(ends, _)| &**ends)
     }
 
+    /// The number of values in a batch.
+    fn count_in(&self, batch: u64) -> Result<u64> {
+        if self.form == Form::Single {
+            return Ok(1);
+        }
+        let (bytes, _charge) = self.bytes(batch)?;
+        let mut sum = 0_u64;
+        if self.form == Form::Streams {
+            streams::each(&bytes, |part| {
+                sum = sum.saturating_add(part.len);
+                Ok(())
+            })?;
+            return Ok(sum);
+        }
+        let mut cur = Cursor::new(&bytes, FileOffset(0));
+        while !cur.is_empty() {
+            let len = list(&mut cur)?;
+            (0..len).try_for_each(|_| msgpack::skip(&mut cur, WHAT))?;
+            sum = sum.saturating_add(len);
+        }
+        Ok(sum)
+    }
+
     /// The number of values.
     pub(super) fn count(&self) -> Result<u64> {
         Ok(self.ends()?.last().copied().unwrap_or(0))
     }
 
-    /// Passes the values with the numbers in `runs`, which ascend, to `each`.
-    pub(super) fn each(&self, runs: &[Range<u64>], each: &mut dyn FnMut(Item<'_>) -> Result<()>) -> Result<()> {
+    /// Passes the bytes of each batch that has values with the numbers in `runs`, which ascend, and their numbers there, to
+    /// `each`.
+    fn each_batch(&self, runs: &[Range<u64>], mut each: impl FnMut(&[u8], &[Range<u64>]) -> Result<()>) -> Result<()> {
         let ends = self.ends()?;
-        let mut place = Place::default();
-        for number in runs.iter().cloned().flatten() {
-            let batch = to_u64(ends.partition_point(|&end| end <= number));
-            let first = |i: u64| to_usize(i, WHAT).ok().and_then(|i| ends.get(i.checked_sub(1)?)).copied().unwrap_or(0);
-            if to_usize(batch, WHAT)? >= ends.len() {
-                let why = format!("value {number} is needed, there are {}", first(batch));
+        let mut runs = runs.iter().filter(|run| !run.is_empty()).cloned().peekable();
+        while let Some(number) = runs.peek().map(|run| run.start) {
+            let batch = ends.partition_point(|&end| end <= number);
+            let first = batch.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
+            let Some(&end) = ends.get(batch) else {
+                let why = format!("value {number} is needed, there are {first}");
                 return Err(Error::corrupt(why, WHAT));
+            };
+            let mut here = Vec::new();
+            while let Some(run) = runs.next_if(|run| run.end <= end) {
+                here.push(run.start.saturating_sub(first)..run.end.saturating_sub(first));
             }
-            if place.batch != Some(batch) {
-                let (bytes, charge) = self.bytes(batch)?;
-                let (batch, number) = (Some(batch), first(batch));
-                place = Place { batch, bytes, _charge: Some(charge), at: 0, number, left: 0 };
+            if let Some(run) = runs.peek_mut().filter(|run| run.start < end) {
+                here.push(run.start.saturating_sub(first)..end.saturating_sub(first));
+                run.start = end;
             }
-            place.value(number, each)?;
+            let (bytes, _charge) = self.bytes(to_u64(batch))?;
+            each(&bytes, &here)?;
         }
         Ok(())
     }
+
+    /// Passes the documents of the values with the numbers in `runs`, which ascend, to `each`.
+    ///
+    /// # Errors
+    /// Fails if they are no documents, or fewer; those of `each`.
+    pub(super) fn each(&self, runs: &[Range<u64>], each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let left = match self.form {
+            Form::Lists => 0,
+            Form::Single => 1,
+            Form::Streams => return Err(Error::corrupt("no documents", WHAT)),
+        };
+        self.each_batch(runs, |bytes, numbers| {
+            let mut place = Place { rest: Cursor::new(bytes, FileOffset(0)), number: 0, left };
+            numbers.iter().cloned().flatten().try_for_each(|number| each(place.document(number)?))
+        })
+    }
+
+    /// Passes the same values as rows of Arrow.
+    ///
+    /// # Errors
+    /// As [`Batches::each`].
+    fn each_row(&self, runs: &[Range<u64>], each: &mut dyn FnMut(&streams::Part<'_>, u64) -> Result<()>) -> Result<()> {
+        self.each_batch(runs, |bytes, numbers| {
+            let (mut first, mut numbers) = (0_u64, numbers.iter().cloned().flatten().peekable());
+            streams::each(bytes, |part| {
+                let end = first.saturating_add(part.len);
+                while let Some(number) = numbers.next_if(|&number| number < end) {
+                    each(part, number.saturating_sub(first))?;
+                }
+                first = end;
+                Ok(())
+            })
+        })
+    }
+
+    /// Passes the same values in either form.
+    ///
+    /// # Errors
+    /// As [`Batches::each`].
+    pub(super) fn each_value(&self, runs: &[Range<u64>], each: &mut dyn FnMut(Value<'_>) -> Result<()>) -> Result<()> {
+        match self.form {
+            Form::Streams => self.each_row(runs, &mut |part, row| each(Value::Row(part, row))),
+            _ => self.each(runs, &mut |document| each(Value::Document(document))),
+        }
+    }
 }
 
-impl Place {
-    /// Passes value `number`, which is in this batch and not before this place, to `each`, and goes past it.
-    fn value(&mut self, number: u64, each: &mut dyn FnMut(Item<'_>) -> Result<()>) -> Result<()> {
-        let rest = self.bytes.get(self.at..).unwrap_or_default();
-        let mut cur = Cursor::new(rest, FileOffset(0));
+/// A value in one of two forms.
+pub(super) enum Value<'a> {
+    Document(&'a [u8]),
+    Row(&'a streams::Part<'a>, u64),
+}
+
+impl Value<'_> {
+    /// Whether it is missing.
+    ///
+    /// # Errors
+    /// Fails if it is broken.
+    pub(super) fn is_null(&self) -> Result<bool> {
+        match self {
+            Value::Document(document) => Ok(item(document)? == Item::Null),
+            Value::Row(part, row) => Ok(part.head(*row)? == Head::Null),
+        }
+    }
+}
+
+impl<'a> Place<'a> {
+    /// The document of value `number`, which is not before this place; goes past it.
+    fn document(&mut self, number: u64) -> Result<&'a [u8]> {
         loop {
             while self.left == 0 {
-                self.left = list(&mut cur)?;
+                self.left = list(&mut self.rest)?;
             }
             self.left = self.left.saturating_sub(1);
             self.number = self.number.saturating_add(1);
+            let document = self.rest.rest();
+            msgpack::skip(&mut self.rest, WHAT)?;
             if self.number > number {
-                break;
+                return Ok(document.get(..document.len().saturating_sub(self.rest.len())).unwrap_or_default());
             }
-            skip(&mut cur)?;
         }
-        each(item(&mut cur)?)?;
-        self.at = self.at.saturating_add(rest.len().saturating_sub(cur.len()));
-        Ok(())
     }
-}
-
-fn big_endian(cur: &mut Cursor<'_>, len: usize) -> Result<u64> {
-    Ok(cur.take(len, WHAT)?.iter().fold(0, |n, &byte| n << 8 | u64::from(byte)))
 }
 
 /// The length of the list that begins here.
 fn list(cur: &mut Cursor<'_>) -> Result<u64> {
-    match Marker::from_u8(cur.u8(WHAT)?) {
-        Marker::FixArray(len) => Ok(len.into()),
-        Marker::Array16 => big_endian(cur, 2),
-        Marker::Array32 => big_endian(cur, 4),
-        other => Err(Error::corrupt(format!("must be a list, is {other:?}"), WHAT)),
+    match msgpack::head(cur, WHAT)? {
+        Head::List(len) => Ok(len),
+        _ => Err(Error::corrupt("must be a list", WHAT)),
     }
 }
 
-/// The value that begins here; goes past it.
-fn item<'a>(cur: &mut Cursor<'a>) -> Result<Item<'a>> {
-    let all = cur.rest();
-    let marker = Marker::from_u8(cur.u8(WHAT)?);
-    let len = match marker {
-        Marker::Null => return Ok(Item::Null),
-        Marker::FixStr(len) => len.into(),
-        Marker::Str8 | Marker::Bin8 => big_endian(cur, 1)?,
-        Marker::Str16 | Marker::Bin16 => big_endian(cur, 2)?,
-        Marker::Str32 | Marker::Bin32 => big_endian(cur, 4)?,
-        _ => {
-            *cur = Cursor::new(all, FileOffset(0));
-            skip(cur)?;
-            let len = all.len().saturating_sub(cur.len());
-            return Ok(Item::Other(all.get(..len).unwrap_or_default()));
-        }
-    };
-    Ok(Item::Bytes(cur.take(to_usize(len, WHAT)?, WHAT)?))
-}
-
-/// Goes past the value that begins here.
-fn skip(cur: &mut Cursor<'_>) -> Result<()> {
-    // The values that are still to come: without recursion, nesting is no danger.
-    let mut open = 1_u64;
-    while let Some(rest) = open.checked_sub(1) {
-        open = rest;
-        let (bytes, values) = match Marker::from_u8(cur.u8(WHAT)?) {
-            Marker::Null | Marker::False | Marker::True | Marker::FixPos(_) | Marker::FixNeg(_) => (0, 0),
-            Marker::U8 | Marker::I8 => (1, 0),
-            Marker::U16 | Marker::I16 | Marker::FixExt1 => (2, 0),
-            Marker::FixExt2 => (3, 0),
-            Marker::U32 | Marker::I32 | Marker::F32 => (4, 0),
-            Marker::FixExt4 => (5, 0),
-            Marker::U64 | Marker::I64 | Marker::F64 => (8, 0),
-            Marker::FixExt8 => (9, 0),
-            Marker::FixExt16 => (17, 0),
-            Marker::FixStr(len) => (len.into(), 0),
-            Marker::Str8 | Marker::Bin8 => (big_endian(cur, 1)?, 0),
-            Marker::Str16 | Marker::Bin16 => (big_endian(cur, 2)?, 0),
-            Marker::Str32 | Marker::Bin32 => (big_endian(cur, 4)?, 0),
-            Marker::Ext8 => (big_endian(cur, 1)?.saturating_add(1), 0),
-            Marker::Ext16 => (big_endian(cur, 2)?.saturating_add(1), 0),
-            Marker::Ext32 => (big_endian(cur, 4)?.saturating_add(1), 0),
-            Marker::FixArray(len) => (0, len.into()),
-            Marker::Array16 => (0, big_endian(cur, 2)?),
-            Marker::Array32 => (0, big_endian(cur, 4)?),
-            Marker::FixMap(len) => (0, u64::from(len).saturating_mul(2)),
-            Marker::Map16 => (0, big_endian(cur, 2)?.saturating_mul(2)),
-            Marker::Map32 => (0, big_endian(cur, 4)?.saturating_mul(2)),
-            Marker::Reserved => return Err(Error::corrupt("a reserved marker", WHAT)),
-        };
-        cur.take(to_usize(bytes, WHAT)?, WHAT)?;
-        open = open.saturating_add(values);
-    }
-    Ok(())
+/// The value that is all of `document`.
+///
+/// # Errors
+/// Fails if it is truncated.
+pub(super) fn item(document: &[u8]) -> Result<Item<'_>> {
+    Ok(match msgpack::head(&mut Cursor::new(document, FileOffset(0)), WHAT)? {
+        Head::Null => Item::Null,
+        Head::Text(bytes) | Head::Binary(bytes) => Item::Bytes(bytes),
+        _ => Item::Other,
+    })
 }
 
 #[cfg(test)]
@@ -240,18 +283,18 @@ mod tests {
         ];
         let all = rows.concat();
         let mut cur = Cursor::new(&all, FileOffset(0));
-        rows.iter().try_for_each(|_| skip(&mut cur)).unwrap();
+        rows.iter().try_for_each(|_| msgpack::skip(&mut cur, WHAT)).unwrap();
         assert!(cur.is_empty());
         for row in rows {
             let want = match row.first() {
                 Some(0xc0) => Item::Null,
                 Some(0xa2 | 0xc4) => Item::Bytes(b"ab"),
                 Some(0xd9) => Item::Bytes(b"a"),
-                _ => Item::Other(row),
+                _ => Item::Other,
             };
-            assert_eq!(item(&mut Cursor::new(row, FileOffset(0))).unwrap(), want);
+            assert_eq!(item(row).unwrap(), want);
             for len in 0..row.len() {
-                assert!(skip(&mut Cursor::new(row.get(..len).unwrap(), FileOffset(0))).is_err());
+                assert!(msgpack::skip(&mut Cursor::new(row.get(..len).unwrap(), FileOffset(0)), WHAT).is_err());
             }
         }
     }
@@ -259,8 +302,8 @@ mod tests {
     #[test]
     fn nesting_and_lengths_that_lie_are_errors() {
         let deep = [0x91].repeat(1 << 20);
-        assert!(skip(&mut Cursor::new(&deep, FileOffset(0))).is_err());
-        assert!(skip(&mut Cursor::new(b"\xdf\xff\xff\xff\xff\x01", FileOffset(0))).is_err());
+        assert!(msgpack::skip(&mut Cursor::new(&deep, FileOffset(0)), WHAT).is_err());
+        assert!(msgpack::skip(&mut Cursor::new(b"\xdf\xff\xff\xff\xff\x01", FileOffset(0)), WHAT).is_err());
         assert!(list(&mut Cursor::new(b"\xa1x", FileOffset(0))).is_err());
     }
 }

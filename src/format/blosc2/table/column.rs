@@ -15,7 +15,7 @@ use crate::limits::{Limits, zeroed};
 use crate::once::Once;
 
 use super::super::frames::OpenFrame;
-use super::batches::{Batches, Item};
+use super::batches::{Batches, Form, Item, item};
 use super::leaves::TableLeaves;
 use super::nulls::Missing;
 use super::rows::{Rows, Touched};
@@ -66,7 +66,8 @@ impl Column {
         let options = &leaves.options;
         let key = |suffix: &str| format!("_cols/{}{suffix}", spec.path);
         let rows = |suffix: &str| Rows::open(leaves.open(&key(suffix))?, options);
-        let batches = |suffix: &str| Batches::open(leaves.open(&key(suffix))?, options);
+        let form = if let Kind::Nested(form) = spec.kind { form } else { Form::Lists };
+        let batches = |suffix: &str| Batches::open(leaves.open(&key(suffix))?, form, options);
         let data = match &spec.kind {
             Kind::Utf8 => {
                 let (ends, text) = (rows("")?, rows(".utf8")?);
@@ -75,7 +76,7 @@ impl Column {
                 }
                 Data::Utf8(ends, text)
             }
-            Kind::Text | Kind::Bytes | Kind::Other(_) => Data::Batches(batches("")?),
+            Kind::Text | Kind::Bytes | Kind::Nested(_) | Kind::Other(_) => Data::Batches(batches("")?),
             Kind::Dictionary { null, .. } => {
                 let (codes, values) = (rows("")?, batches("_dict")?);
                 if codes.row_len != 4 {
@@ -195,8 +196,8 @@ impl Column {
             }
             (Data::Batches(batches), _) => {
                 let mut found = Vec::with_capacity(to_usize(count, "notnull")?);
-                batches.each(runs, &mut |item| {
-                    found.push((item != Item::Null).into());
+                batches.each_value(runs, &mut |value| {
+                    found.push((!value.is_null()?).into());
                     Ok(())
                 })?;
                 Ok(found)
@@ -220,10 +221,10 @@ impl Column {
         let mut texts = Texts::within(limit, self.account());
         match &self.data {
             Data::Utf8(ends, bytes) => utf8(ends, bytes, runs, &mut texts)?,
-            Data::Batches(batches) => batches.each(runs, &mut |item| match item {
+            Data::Batches(batches) => batches.each(runs, &mut |document| match item(document)? {
                 Item::Null => texts.push(None),
                 Item::Bytes(bytes) => texts.push(Some(bytes)),
-                Item::Other(_) => Err(Error::corrupt("must be text, bytes, or nothing", "batch")),
+                Item::Other => Err(Error::corrupt("must be text, bytes, or nothing", "batch")),
             })?,
             Data::Dictionary(of) => {
                 let all = of.texts()?;
@@ -253,8 +254,13 @@ impl Column {
         Ok(texts)
     }
 
+    /// Its values, if they are in batches.
+    pub(super) fn batches(&self) -> Option<&Batches> {
+        if let Data::Batches(batches) = &self.data { Some(batches) } else { None }
+    }
+
     /// The account of the container.
-    fn account(&self) -> &Account {
+    pub(super) fn account(&self) -> &Account {
         self.frame().frame.chunks.item().memory.account()
     }
 
@@ -320,7 +326,7 @@ impl Dictionary {
             let account = self.values.frame.frame.chunks.item().memory.account();
             let mut texts = Texts::within(DICTIONARY, account);
             let count = Limits::check(self.values.count()?, DICTIONARY / 16, "dictionary")?;
-            self.values.each(&[Range { start: 0, end: count }], &mut |item| match item {
+            self.values.each(&[Range { start: 0, end: count }], &mut |document| match item(document)? {
                 Item::Bytes(text) => texts.push(Some(text)),
                 _ => Err(Error::corrupt("must be text", "dictionary")),
             })?;

@@ -143,6 +143,7 @@ fn why_no_array(kind: &Kind) -> &'static str {
     match kind {
         Kind::Utf8 | Kind::Text | Kind::Dictionary { .. } => "text of any length: see columns/ and table.arrow",
         Kind::Bytes => "bytes of any length: see table.arrow",
+        Kind::Nested(_) => "lists, structures, or objects: see table.arrow",
         _ => "values of no fixed type: see stored/",
     }
 }

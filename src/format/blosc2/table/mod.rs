@@ -17,10 +17,12 @@ mod files;
 mod leaves;
 mod live;
 mod nulls;
+mod room;
 mod rows;
 mod runs;
 mod schema;
 mod store_table;
+mod streams;
 mod tables;
 mod texts;
 mod utf8;
@@ -37,7 +39,7 @@ use column::Column;
 use leaves::TableLeaves;
 use live::Live;
 use rows::Rows;
-use schema::Schema;
+use schema::{Parent, Schema};
 
 pub(super) use leaves::Leaves;
 pub(super) use tables::Tables;
@@ -58,6 +60,8 @@ pub(super) struct Table {
     columns: Vec<std::result::Result<Column, (String, String, Error)>>,
     /// The names of columns without values.
     computed: Vec<String>,
+    /// Structures of which the fields are columns.
+    parents: Vec<Parent>,
 }
 
 impl Table {
@@ -83,7 +87,7 @@ impl Table {
                 column => column.map_err(|e| (named.0.clone(), named.1, e.within(named.0))),
             });
         }
-        Ok(Self { leaves, rows, marks, live, columns, computed: schema.computed })
+        Ok(Self { leaves, rows, marks, live, columns, computed: schema.computed, parents: schema.parents })
     }
 
     fn count<'a>(live: &'a Once<Live>, marks: &Arc<Rows>, leaves: &TableLeaves) -> Result<&'a Live> {

@@ -17,10 +17,13 @@ use super::super::frame::Frame;
 use super::super::metalayer::Metalayer;
 use super::super::metalayers::LayerValue;
 use super::super::msgpack;
+use super::batches::Form;
 
 /// Maximum bytes of a schema as text, and how much memory a byte may take while it is read.
 const SCHEMA: u64 = 1 << 20;
 const PER_BYTE: u64 = 80;
+/// Maximum nesting of lists and structures: that of python-blosc2, and less than readers of Arrow take.
+pub(super) const DEPTH: u32 = 32;
 /// Maximum number of columns.
 const COLUMNS: u64 = 10_000;
 /// The field of errors about it.
@@ -34,6 +37,18 @@ pub(super) struct Schema {
     pub(super) rows: Option<u64>,
     /// The names of columns without values of their own.
     pub(super) computed: Vec<String>,
+    /// Structures of which the fields are columns.
+    pub(super) parents: Vec<Parent>,
+}
+
+/// A structure of which the fields are columns.
+#[derive(Debug, PartialEq)]
+pub(super) struct Parent {
+    pub(super) name: String,
+    /// As [`ColumnSpec::path`].
+    pub(super) path: String,
+    /// Its type.
+    pub(super) spec: Attributes,
 }
 
 /// A column according to the schema.
@@ -71,7 +86,9 @@ pub(super) enum Kind {
     },
     /// Arrays of this shape.
     Arrays(Vec<u64>),
-    /// Values that are neither text nor of one size.
+    /// Lists, structures, or objects of any type.
+    Nested(Form),
+    /// The same in a form that is not known.
     Other(String),
 }
 
@@ -133,7 +150,13 @@ impl Schema {
         Limits::check(to_u64(columns.len()), COLUMNS, "number of columns")?;
         let computed = schema.get("computed_columns").and_then(Value::as_array).into_iter().flatten();
         let name = |column: &Value| column.get("name").and_then(Value::as_str).map(str::to_owned);
+        let parents = schema.pointer("/metadata/struct_parents").and_then(Value::as_object).into_iter().flatten();
+        let parent = |(name, spec): (&String, &Value)| {
+            let title = if let [only] = &*parts(name) { only.clone() } else { name.clone() };
+            Some(Parent { name: title, path: path(name), spec: spec.as_object()?.clone() })
+        };
         Ok(Self {
+            parents: parents.filter_map(parent).collect(),
             columns: columns.iter().map(ColumnSpec::parse).collect::<Result<_>>()?,
             rows: schema.get("n_rows").and_then(Value::as_u64),
             computed: computed.filter_map(name).collect(),
@@ -147,9 +170,9 @@ impl ColumnSpec {
         let no = |what: &'static str| move || Error::corrupt("a column without one", what);
         let name = field("name").ok_or_else(no("name"))?.to_owned();
         let is_set = |name: &str| column.get(name).and_then(Value::as_bool) == Some(true);
-        let is_packed = field("serializer").is_none_or(|name| name == "msgpack");
         let kind = match field("kind").ok_or_else(no("kind"))? {
-            other if !is_packed => Kind::Other(other.to_owned()),
+            "list" if field("serializer") == Some("arrow") => Kind::Nested(Form::Streams),
+            other if field("serializer").is_some_and(|name| name != "msgpack") => Kind::Other(other.to_owned()),
             "bool" => Kind::Bool,
             "timestamp" => Kind::Timestamp {
                 unit: field("unit").unwrap_or_default().to_owned(),
@@ -167,13 +190,14 @@ impl ColumnSpec {
                 let sides: Option<Vec<u64>> = sides.map(Value::as_u64).collect();
                 Kind::Arrays(sides.ok_or_else(|| Error::corrupt("must be a list of numbers", "item_shape"))?)
             }
-            other @ ("list" | "struct" | "object") => Kind::Other(other.to_owned()),
+            "list" if field("storage") == Some("vl") => Kind::Nested(Form::Single),
+            "list" | "struct" | "object" => Kind::Nested(Form::Lists),
             _ => Kind::Fixed,
         };
         let nulls = match (&kind, column.get("null_value")) {
             _ if field("null_storage") == Some("mask") => Nulls::Mask,
-            (Kind::Other(_), _) if !is_packed => Nulls::None,
-            (Kind::Dictionary { .. } | Kind::Text | Kind::Bytes | Kind::Other(_), _) => Nulls::Native,
+            (Kind::Other(_), _) => Nulls::None,
+            (Kind::Dictionary { .. } | Kind::Text | Kind::Bytes | Kind::Nested(_), _) => Nulls::Native,
             (_, None | Some(Value::Null)) => Nulls::None,
             (_, Some(value)) => Nulls::Value(value.clone()),
         };
@@ -184,22 +208,28 @@ impl ColumnSpec {
     }
 }
 
-/// The path of the leaf of column `name`: a dot begins a part of it, unless a backslash is before it.
+/// The path of the leaf of column `name`.
 fn path(name: &str) -> String {
-    let mut path = String::new();
+    parts(name).iter().map(|part| segment(part)).collect::<Vec<_>>().join("/")
+}
+
+/// The parts of the name of a column: a dot begins one, unless a backslash is before it.
+fn parts(name: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
     let mut chars = name.chars();
     while let Some(c) = chars.next() {
-        let (c, is_escaped) = if c == '\\' { (chars.next().unwrap_or('\\'), true) } else { (c, false) };
-        match c {
-            '.' if !is_escaped => path.push('/'),
-            '%' => path.push_str("%25"),
-            '/' => path.push_str("%2F"),
-            '.' => path.push_str("%2E"),
-            '\\' => path.push_str("%5C"),
-            c => path.push(c),
+        match (c, parts.last_mut()) {
+            ('.', _) => parts.push(String::new()),
+            ('\\', Some(part)) => part.push(chars.next().unwrap_or('\\')),
+            (c, part) => part.into_iter().for_each(|part| part.push(c)),
         }
     }
-    path
+    parts
+}
+
+/// The name of a field as a part of a path.
+pub(super) fn segment(name: &str) -> String {
+    name.replace('%', "%25").replace('/', "%2F").replace('.', "%2E").replace('\\', "%5C")
 }
 
 #[cfg(test)]
@@ -224,15 +254,16 @@ mod tests {
             {"name": "c", "kind": "dictionary", "ordered": true, "null_code": -1},
             {"name": "d", "kind": "ndarray", "item_shape": [2, 3]},
             {"name": "e", "kind": "list"},
-        ]});
-        let Schema { columns, rows, computed } = Schema::parse(&schema).unwrap();
+        ], "metadata": {"struct_parents": {"f.g": {"kind": "struct", "fields": []}, "h": 1}}});
+        let Schema { columns, rows, computed, parents } = Schema::parse(&schema).unwrap();
         assert_eq!((rows, &*computed), (Some(7), &["c".to_owned()][..]));
+        assert_eq!(parents.iter().map(|parent| (&*parent.name, &*parent.path)).collect::<Vec<_>>(), [("f.g", "f/g")]);
         let want = [
             (Kind::Fixed, Nulls::Value(json!(-1))),
             (Kind::Utf8, Nulls::Mask),
             (Kind::Dictionary { is_ordered: true, null: -1 }, Nulls::Native),
             (Kind::Arrays(vec![2, 3]), Nulls::None),
-            (Kind::Other("list".into()), Nulls::Native),
+            (Kind::Nested(Form::Lists), Nulls::Native),
         ];
         for (column, want) in columns.into_iter().zip(want) {
             assert_eq!((column.kind, column.nulls), want, "{}", column.name);

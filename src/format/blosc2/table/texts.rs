@@ -5,7 +5,8 @@
 use crate::account::Account;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
-use crate::limits::{Charge, Limits};
+
+use super::room::Room;
 
 /// Values, each of any length.
 #[derive(Debug)]
@@ -15,36 +16,22 @@ pub(super) struct Texts {
     pub(super) ends: Vec<usize>,
     /// Whether each is a value: 1, or 0 if it is missing.
     pub(super) not_null: Vec<u8>,
-    /// Maximum bytes of all, and the account that is charged for them.
-    limit: u64,
-    account: Account,
-    charged: u64,
-    charge: Option<Charge>,
+    room: Room,
 }
-
-/// Bytes that are charged at least.
-const LEAST: u64 = 1 << 20;
 
 impl Texts {
     /// Room for at most `limit` bytes, which are charged to `account`.
     pub(super) fn within(limit: u64, account: &Account) -> Self {
-        let account = account.clone();
-        Self { data: Vec::new(), ends: Vec::new(), not_null: Vec::new(), limit, account, charged: 0, charge: None }
+        let room = Room::within(limit, account);
+        Self { data: Vec::new(), ends: Vec::new(), not_null: Vec::new(), room }
     }
 
     /// Charges room for `more` bytes.
     ///
     /// # Errors
-    /// [`crate::error::Kind::TooLarge`] beyond the limit; as [`Account::charge`].
+    /// As [`Room::hold`].
     pub(super) fn reserve(&mut self, more: u64) -> Result<()> {
-        let need = Limits::check(to_u64(self.data.len()).saturating_add(more), self.limit, "text")?;
-        if need > self.charged {
-            // The vector doubles too; another copy may be made of what is added.
-            self.charged = need.saturating_mul(2).max(LEAST);
-            self.charge = None;
-            self.charge = Some(self.account.charge(self.charged.saturating_mul(2), "text")?);
-        }
-        Ok(())
+        self.room.hold(to_u64(self.data.len()).saturating_add(more), "text")
     }
 
     /// Adds a value, or that one is missing.

@@ -4,29 +4,39 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use arrow_schema::{DataType, Field, TimeUnit};
+use arrow_schema::{DataType, Field};
 
-use crate::bytes::{to_u64, to_usize};
+use crate::account::decode_budget;
+use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::error::{Error, Result};
 use crate::format::{Number, NumberKind};
 
 use super::super::Table;
+use super::super::batches::Value;
 use super::super::column::{Column, Data};
+use super::super::room::Room;
 use super::super::runs::total;
 use super::super::schema::Kind;
-use super::message::{self, aligned};
+use super::message::{self, take_buffer};
+use super::nested;
+use super::values::Values;
+
+/// The most bytes that ends of 4 bytes can count.
+const SMALL: u64 = (u32::MAX >> 1) as u64;
 
 /// A column in the file.
 pub(super) struct ArrowColumn {
     /// Its number in the table.
     pub(super) index: usize,
     pub(super) field: Field,
-    pub(super) shape: Shape,
+    shape: Shape,
     has_nulls: bool,
+    /// Structures of which it is the first column.
+    pub(super) opens: usize,
 }
 
 /// The buffers of a column.
-pub(super) enum Shape {
+enum Shape {
     /// Elements of this many bytes.
     Fixed(u64),
     /// Truth values in bits.
@@ -37,6 +47,8 @@ pub(super) enum Shape {
     Codes,
     /// Lists of this many elements of this many bytes; `None`: truth values in bits.
     Lists(u64, Option<u64>),
+    /// Values of a nested type: the nodes and buffers of each batch.
+    Nested(Vec<message::Column>),
 }
 
 /// The type of the numbers `number`; `None` if Arrow has none.
@@ -69,9 +81,13 @@ fn list(item: DataType, len: u64) -> Option<DataType> {
 impl ArrowColumn {
     /// How Arrow has `column`, whose number is `index`; or why it does not.
     pub(super) fn new(index: usize, column: &Column) -> std::result::Result<Self, String> {
-        let (data_type, shape) = of(column)?;
         let has_nulls = column.has_nulls();
         let name = column.spec.name.clone();
+        if let Kind::Nested(_) = column.spec.kind {
+            let field = nested::field(&name, &column.spec.about)?;
+            return Ok(Self { index, field, shape: Shape::Nested(Vec::new()), has_nulls, opens: 0 });
+        }
+        let (data_type, shape) = of(column)?;
         let field = match &column.spec.kind {
             Kind::Dictionary { is_ordered, .. } => Field::new(name, data_type, true).with_dict_is_ordered(*is_ordered),
             Kind::Arrays(sides) => {
@@ -81,7 +97,7 @@ impl ArrowColumn {
             }
             _ => Field::new(name, data_type, true),
         };
-        Ok(Self { index, field, shape, has_nulls })
+        Ok(Self { index, field, shape, has_nulls, opens: 0 })
     }
 
     /// The bytes of a row, as far as all have the same.
@@ -92,11 +108,65 @@ impl ArrowColumn {
             Shape::Bytes { .. } => 8,
             Shape::Codes => 4,
             Shape::Lists(len, item) => len.saturating_mul(item.unwrap_or(1)),
+            Shape::Nested(_) => Values::new(&self.field).least(),
         }
     }
 
-    /// The nodes and buffers of `rows` rows, batch `batch`, of which `nulls` are missing.
+    /// Bytes that are kept for each batch.
+    pub(super) fn kept(&self) -> u64 {
+        let Shape::Nested(_) = &self.shape else { return 16 };
+        let mut described = message::Column::default();
+        Values::new(&self.field).describe(&mut described);
+        to_u64(described.0.len() * size_of::<(u64, u64)>() + described.1.len() * size_of::<u64>()) + 64
+    }
+
+    /// Counts the bytes of its text in 4 bytes.
+    pub(super) fn narrow(&mut self) {
+        if let (Shape::Bytes { is_large, .. }, DataType::LargeUtf8) = (&mut self.shape, self.field.data_type()) {
+            *is_large = false;
+            self.field = self.field.clone().with_data_type(DataType::Utf8);
+        }
+    }
+
+    /// Whether its values are numbers of a dictionary.
+    pub(super) fn is_coded(&self) -> bool {
+        matches!(self.shape, Shape::Codes)
+    }
+
+    /// Whether the lengths of its buffers are not known by the number of rows.
+    pub(super) fn is_measured(&self) -> bool {
+        matches!(self.shape, Shape::Bytes { .. } | Shape::Nested(_))
+    }
+
+    /// Finds the lengths of the buffers of the next batch, of the rows in `runs`, where they are not known.
+    ///
+    /// # Errors
+    /// Fails if a value is broken, or if they exceed `limit` bytes.
+    pub(super) fn measure(&mut self, column: &Column, runs: &[Range<u64>], limit: u64) -> Result<()> {
+        match &mut self.shape {
+            Shape::Bytes { is_large, lens } => {
+                let limit = if *is_large { limit } else { limit.min(SMALL) };
+                lens.push(column.text_len(runs, limit)?);
+            }
+            Shape::Nested(all) => {
+                let mut described = message::Column::default();
+                collect(&self.field, column, runs, limit)?.0.describe(&mut described);
+                all.push(described);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The nodes and buffers of `rows` rows, batch `batch`, of which `nulls` are missing, after those of its structures.
     pub(super) fn described(&self, batch: usize, rows: u64, nulls: u64) -> message::Column {
+        let own = self.own(batch, rows, nulls);
+        let nodes = std::iter::repeat_n((rows, 0), self.opens).chain(own.0).collect();
+        (nodes, std::iter::repeat_n(0, self.opens).chain(own.1).collect())
+    }
+
+    /// The same without those of its structures.
+    fn own(&self, batch: usize, rows: u64, nulls: u64) -> message::Column {
         let bits = rows.div_ceil(8);
         let valid = if self.has_nulls { bits } else { 0 };
         let own = (rows, nulls);
@@ -113,12 +183,13 @@ impl ArrowColumn {
                 let bytes = item.map_or(items.div_ceil(8), |item| items.saturating_mul(item));
                 (vec![own, (items, 0)], vec![valid, 0, bytes])
             }
+            Shape::Nested(all) => all.get(batch).cloned().unwrap_or_default(),
         }
     }
 
     /// How many of the rows in `range` are missing.
     pub(super) fn nulls(&self, table: &Table, range: Range<u64>) -> Result<u64> {
-        if !self.has_nulls {
+        if !self.has_nulls || matches!(self.shape, Shape::Nested(_)) {
             return Ok(0);
         }
         let marks = table.not_null(table.column(self.index)?, range)?;
@@ -128,17 +199,22 @@ impl ArrowColumn {
     /// Fills `dst` with the buffers of the rows in `range`, batch `batch`.
     pub(super) fn write(&self, table: &Table, batch: usize, range: Range<u64>, dst: &mut [u8]) -> Result<()> {
         let column = table.column(self.index)?;
-        let (_, lens) = self.described(batch, range.end - range.start, 0);
-        let mut rest = dst;
-        let mut buffers = Vec::new();
-        for len in lens {
-            let (part, tail) = std::mem::take(&mut rest)
-                .split_at_mut_checked(to_usize(aligned(len), "buffer")?)
-                .ok_or_else(|| Error::corrupt("longer than its batch", "buffer"))?;
-            rest = tail;
-            part.fill(0);
-            buffers.push(part.get_mut(..to_usize(len, "buffer")?).unwrap_or_default());
+        let described = self.own(batch, range.end - range.start, 0);
+        if let Shape::Nested(_) = self.shape {
+            let limit = table.leaves.options.limits.piece;
+            let (values, _room) = collect(&self.field, column, &table.runs(range)?, limit)?;
+            let mut found = message::Column::default();
+            values.describe(&mut found);
+            let is_same = found == described;
+            return if is_same {
+                values.write(&mut &mut *dst)
+            } else {
+                Err(Error::corrupt("other than before", "batch"))
+            };
         }
+        let (_, lens) = described;
+        let mut rest = dst;
+        let mut buffers = lens.into_iter().map(|len| take_buffer(&mut rest, len)).collect::<Result<Vec<_>>>()?;
         if self.has_nulls {
             let marks = table.not_null(column, range.clone())?;
             buffers.first_mut().into_iter().for_each(|buffer| set_bits(buffer, &marks));
@@ -174,8 +250,22 @@ impl ArrowColumn {
                 set_ends(ends, &texts.ends, *is_large);
                 Ok(())
             }
+            Shape::Nested(_) => Ok(()),
         }
     }
+}
+
+/// The values of the rows in `runs`, which take at most `limit` bytes, and the room for them.
+fn collect(field: &Field, column: &Column, runs: &[Range<u64>], limit: u64) -> Result<(Values, Room)> {
+    let mut values = Values::new(field);
+    let mut room = Room::within(limit.min(SMALL), column.account());
+    let batches = column.batches().ok_or_else(|| Error::corrupt("not in batches", "column"))?;
+    batches.each_value(runs, &mut |value| match value {
+        Value::Document(document) => values.push(&mut Cursor::new(document, FileOffset(0)), &mut room),
+        Value::Row(part, row) => values.push_row(part, row, &mut room),
+    })?;
+    decode_budget::charge(room.used)?;
+    Ok((values, room))
 }
 
 /// The type of `column`, and its buffers.
@@ -191,12 +281,7 @@ fn of(column: &Column) -> std::result::Result<(DataType, Shape), String> {
         }
         (_, Data::Switches(_)) => (DataType::Boolean, Shape::Bits),
         (Kind::Timestamp { unit, timezone }, _) => {
-            let unit = match &**unit {
-                "s" => TimeUnit::Second,
-                "ms" => TimeUnit::Millisecond,
-                "us" => TimeUnit::Microsecond,
-                _ => TimeUnit::Nanosecond,
-            };
+            let unit = nested::time_unit(unit).ok_or_else(|| format!("times of the unit {unit:?}"))?;
             (DataType::Timestamp(unit, timezone.clone().map(Into::into)), Shape::Fixed(8))
         }
         (kind, Data::Fixed(rows, array)) => {
@@ -233,7 +318,7 @@ fn of(column: &Column) -> std::result::Result<(DataType, Shape), String> {
 }
 
 /// Sets the bits in `dst` for which `switches` is not 0.
-fn set_bits(dst: &mut [u8], switches: &[u8]) {
+pub(super) fn set_bits(dst: &mut [u8], switches: &[u8]) {
     for (byte, switches) in dst.iter_mut().zip(switches.chunks(8)) {
         *byte = switches.iter().rev().fold(0, |bits, &switch| bits << 1 | u8::from(switch != 0));
     }

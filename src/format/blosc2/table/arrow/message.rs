@@ -14,7 +14,8 @@ use arrow_ipc::{
 use arrow_schema::Schema;
 use flatbuffers::{FlatBufferBuilder, UnionWIPOffset, WIPOffset};
 
-use crate::bytes::to_u64;
+use crate::bytes::{to_u64, to_usize};
+use crate::error::{Error, Result};
 
 /// Begins and ends a file; at the beginning, two zeros follow.
 const MAGIC: &[u8; 6] = b"ARROW1";
@@ -26,6 +27,19 @@ pub(super) const ALIGN: u64 = 64;
 /// `len`, up to the next aligned one.
 pub(super) fn aligned(len: u64) -> u64 {
     len.next_multiple_of(ALIGN)
+}
+
+/// Takes a buffer of `len` bytes from the start of `dst`, and the zeros after it.
+///
+/// # Errors
+/// Fails if `dst` is too short.
+pub(super) fn take_buffer<'a>(dst: &mut &'a mut [u8], len: u64) -> Result<&'a mut [u8]> {
+    let (part, rest) = std::mem::take(dst)
+        .split_at_mut_checked(to_usize(aligned(len), "buffer")?)
+        .ok_or_else(|| Error::corrupt("longer than its batch", "buffer"))?;
+    *dst = rest;
+    part.fill(0);
+    Ok(part.get_mut(..to_usize(len, "buffer")?).unwrap_or_default())
 }
 
 /// Rows and missing values of a column; bytes of each of its buffers.

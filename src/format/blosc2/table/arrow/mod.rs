@@ -1,13 +1,18 @@
 //! A table as an Arrow IPC file.
 //!
 //! Piece: the beginning with the dictionaries, the message of a batch, the buffers of a column in a batch, the end. The
-//! length of a piece is known before it is decoded: that of text is counted when the file is first used.
+//! length of a piece is known before it is decoded: that of text, lists and structures is found when the file is first
+//! used.
 //! Limits: [`ROWS`] rows of a batch, fewer if they take more than [`BATCH`] bytes of a column; text of a batch as a
 //! piece. Columns of types that Arrow does not have are named in the schema.
 #![forbid(unsafe_code)]
 
 mod field;
+mod groups;
 mod message;
+mod nested;
+mod number;
+mod values;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,7 +27,7 @@ use crate::format::{Blob, Layout};
 use crate::limits::{Charge, Limits, zeroed};
 
 use super::Table;
-use field::{ArrowColumn, Shape};
+use field::ArrowColumn;
 
 /// Rows of a batch, and the most bytes that they may take in a column, if it has more than one row.
 const ROWS: u64 = 64 << 10;
@@ -54,17 +59,18 @@ impl ArrowFile {
         for index in 0..table.columns.len() {
             let column = table.column(index)?;
             match ArrowColumn::new(index, column) {
-                Ok(found) => columns.push(found),
+                Ok(found) => columns.push((column.spec.path.clone(), found)),
                 Err(why) => left_out.push(format!("{}: {why}", column.spec.name)),
             }
         }
         left_out.extend(table.computed.iter().map(|name| format!("{name}: computed by python-blosc2")));
+        let (fields, columns) = groups::arrange(columns, &table.parents);
         let mean = table.columns.iter().flatten().map(|column| column.mean_len(table.marks.count()));
         let widest = columns.iter().map(ArrowColumn::row_len).chain(mean).max().unwrap_or(1);
         let step = (BATCH / widest.max(1)).clamp(1, ROWS).min(table.step(widest).max(64));
         let count = if columns.is_empty() { 0 } else { table.rows.div_ceil(step) };
-        // For each batch, its place; for each column in it, the ends of the piece and of the text.
-        let each = to_u64(columns.len()).saturating_mul(16).saturating_add(64);
+        // For each batch, its place; for each column in it, the ends of the piece, and its buffers or the end of text.
+        let each = columns.iter().map(ArrowColumn::kept).sum::<u64>().saturating_add(64);
         let account = &table.leaves.options.account;
         let charge = account.charge(each.saturating_mul(count.saturating_add(1)), "batches")?;
         let mut this = Self {
@@ -77,9 +83,8 @@ impl ArrowFile {
             layout: Layout::Ends([].into()),
             _charge: charge,
         };
-        this.count_text(count)?;
+        this.measure(count)?;
         let metadata = (!left_out.is_empty()).then(|| (LEFT_OUT.to_owned(), left_out.join("\n")));
-        let fields: Vec<_> = this.columns.iter().map(|column| column.field.clone()).collect();
         let schema = Schema::new(fields).with_metadata(metadata.into_iter().collect::<HashMap<_, _>>());
         this.lay_out(&schema, count)?;
         Ok(this)
@@ -91,18 +96,16 @@ impl ArrowFile {
         start..start.saturating_add(self.step).min(self.table.rows)
     }
 
-    /// Counts the bytes of text in each batch.
-    fn count_text(&mut self, count: u64) -> Result<()> {
+    /// Finds the lengths of buffers of values of any length in each batch.
+    fn measure(&mut self, count: u64) -> Result<()> {
         let limit = self.table.leaves.options.limits.piece;
         let mut columns = std::mem::take(&mut self.columns);
-        for found in &mut columns {
+        for found in columns.iter_mut().filter(|found| found.is_measured()) {
             let column = self.table.column(found.index)?;
-            let Shape::Bytes { is_large, lens } = &mut found.shape else { continue };
-            let limit = if *is_large { limit } else { limit.min(u64::from(u32::MAX >> 1)) };
             for batch in 0..count {
                 crate::wanted::check()?;
                 let runs = self.table.runs(self.rows(batch))?;
-                lens.push(column.text_len(&runs, limit).map_err(|e| e.within(&column.spec.name))?);
+                found.measure(column, &runs, limit).map_err(|e| e.within(&column.spec.name))?;
             }
         }
         self.columns = columns;
@@ -148,7 +151,7 @@ impl ArrowFile {
     /// Adds the dictionaries to the beginning.
     fn write_dictionaries(&mut self) -> Result<Vec<arrow_ipc::Block>> {
         let mut blocks = Vec::new();
-        for column in self.columns.iter().filter(|column| matches!(column.shape, Shape::Codes)) {
+        for column in self.columns.iter().filter(|column| column.is_coded()) {
             let of = self.table.column(column.index)?.dictionary();
             let texts = of.ok_or_else(|| Error::corrupt("no texts", "dictionary"))?.texts()?;
             let rows = to_u64(texts.ends.len());
@@ -207,7 +210,7 @@ impl Blob for ArrowFile {
         let (batch, column) = self.part(piece)?;
         let rows = self.rows(batch);
         if let Some(column) = column {
-            let name = column.field.name();
+            let name = &self.table.column(column.index)?.spec.name;
             return column.write(&self.table, to_usize(batch, "batch")?, rows, dst).map_err(|e| e.within(name));
         }
         let nulls = self.columns.iter().map(|column| column.nulls(&self.table, rows.clone()));

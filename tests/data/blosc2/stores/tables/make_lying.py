@@ -38,4 +38,21 @@ table("kind",[A],[1],1,a=i(1)); s["/kind/_meta"]=meta({"version":3,"columns":[A]
 table("version",[A],[1],1,a=i(1)); s["/version/_meta"]=meta({"version":9,"columns":[A]})
 table("no-json",[A],[1],1,a=i(1)); s["/no-json/_meta"]=meta("{")
 table("wide",[dict(A,null_value="x")],[1],1,a=i(1))
+def nested(name, spec, leaf, rows):
+    table(name,[A,dict(spec,name="l",nullable=True)],[1]*rows,rows,a=i(*range(rows)),l=leaf)
+def raw(b):
+    leaf=b2.SChunk(); leaf.append_data(b); return leaf
+def lists(item): return {"kind":"list","item":item,"storage":"batch","serializer":"msgpack"}
+I={"kind":"int8"}
+deep=I
+for _ in range(40): deep=lists(deep)
+nested("not-list",lists(I),batch([[1],"x"]),2)
+nested("not-struct",{"kind":"struct","fields":[dict(I,name="x")]},batch([{"x":1},{5:1}]),2)
+nested("wide-number",lists(I),batch([[127,-128],[128]]),2)
+nested("not-utf8-list",lists({"kind":"string"}),raw(b"\x91\x91\xa1\xff"),1)
+nested("endless-list",lists(I),raw(b"\x91\xdd\xff\xff\xff\xff\x01"),1)
+nested("endless-text",lists({"kind":"vlbytes"}),raw(b"\x91\x91\xc6\xff\xff\xff\xff\x01"),1)
+nested("deep-list",deep,batch([[]]),1)
+nested("deep-object",{"kind":"object","serializer":"msgpack"},raw(b"\x91"+b"\x91"*100+b"\x01"),1)
+nested("wide-struct",lists({"kind":"struct","fields":[dict(I,name=f"{n}") for n in range(2000)]}),batch([[None]*2000]),1)
 s.close()
