@@ -78,6 +78,12 @@ shutil.rmtree = kept_before(shutil.rmtree)
 blosc2.remove_urlpath = kept_before(blosc2.remove_urlpath)
 
 
+def pytest_collection_finish(session) -> None:
+    # What the tests are made of need not be looked through after each of them.
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_runtest_teardown(item) -> None:
     gc.collect()  # Stores write their archive when they are closed.
     tmp = getattr(item, "funcargs", {}).get("tmp_path")
