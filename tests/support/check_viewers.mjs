@@ -1,10 +1,12 @@
 // Arrays with spacing in viewers of OME-Zarr: node check_viewers.mjs FZMFS WORK PICTURES, as scripts/viewers calls it,
 // which names the viewers' folders in NEUROGLANCER and VIZARR. The arrays are chessboards whose fields are as long in
-// each dimension of space: in a picture at the right scale they are squares.
+// each dimension of space: in a picture at the right scale they are squares. One has its spacing in its file, as mlarray
+// wrote it; for the others it is an option.
 import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 
 const [program, work, pictures] = process.argv.slice(2);
 const { chromium } = createRequire(join(process.cwd(), "node_modules/"))("playwright-core");
@@ -18,6 +20,7 @@ const ARRAYS = [
   { name: "image", shape: [300, 100], field: [60, 20], spacing: "0.25x0.75", units: "mm", si: [[2.5e-4, "m"], [7.5e-4, "m"]], layouts: ["xy"] },
   { name: "bare", shape: [40, 96, 160], field: [10, 20, 20], spacing: "2x1x1", units: undefined, si: [[2, ""], [1, ""], [1, ""]], layouts: ["xy"] },
   { name: "times", shape: [3, 20, 96, 160], field: [1, 4, 10, 20], spacing: "60x2.5x1x0.5", units: "sxumxumxum", si: [[60, "s"], [2.5e-6, "m"], [1e-6, "m"], [5e-7, "m"]], layouts: ["yz"] },
+  { name: "mlarray", file: "blosc2/space/chessboard.mla", shape: [40, 96, 160], spacing: "2.5x1x0.5", units: "um", si: [[2.5e-6, "m"], [1e-6, "m"], [5e-7, "m"]], layouts: ["xy", "xz", "yz"] },
 ];
 
 const failures = [];
@@ -29,7 +32,9 @@ const check = (holds, what) => {
 };
 const isNear = (value, want) => Math.abs(value - want) <= 1e-6 * Math.abs(want);
 
-function write({ name, shape, field }) {
+// The container of an array.
+function write({ name, file, shape, field }) {
+  if (file) return fileURLToPath(new URL(`../data/${file}`, import.meta.url));
   const bytes = Buffer.alloc(2 * shape.reduce((a, b) => a * b));
   for (let at = 0; at < bytes.length; at += 2) {
     let rest = at / 2;
@@ -48,10 +53,10 @@ function write({ name, shape, field }) {
 
 const servers = [];
 process.on("exit", () => servers.forEach((server) => server.kill()));
-async function serve({ name, shape, spacing, units }, viewer) {
+async function serve({ name, file, path, shape, spacing, units }, viewer) {
   const given = ["--dtype", "<u2", "--shape", shape.join("x"), "--spacing", spacing, ...(units ? ["--units", units] : [])];
-  const options = ["--listen", "127.0.0.1:0", "--viewer", viewer, ...given];
-  const server = spawn(program, ["serve", join(work, `${name}.zst`), ...options], { stdio: ["ignore", "pipe", "inherit"] });
+  const options = ["--listen", "127.0.0.1:0", "--viewer", viewer, ...(file ? [] : given)];
+  const server = spawn(program, ["serve", path, ...options], { stdio: ["ignore", "pipe", "inherit"] });
   servers.push(server);
   const root = await new Promise((found, gone) => {
     server.stdout.on("data", (text) => found(/http:\S+/.exec(text)[0]));
@@ -169,7 +174,7 @@ async function vizarr(array) {
 const isWanted = new RegExp(process.env.ONLY ?? "");
 try {
   for (const array of ARRAYS.filter(({ name }) => isWanted.test(name))) {
-    write(array);
+    array.path = write(array);
     if (process.env.NEUROGLANCER) await neuroglancer(array);
     if (process.env.VIZARR) await vizarr(array);
   }
