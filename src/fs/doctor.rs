@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::helper::HELPER;
-use super::mount::DEVICE;
+use super::mount::{DEVICE, NO_DEVICE};
 use super::{kernel_tuning, sys};
 use crate::error::os_message;
 
@@ -87,14 +87,7 @@ fn device_finding(refused: Option<&io::Error>) -> Finding {
         Some(e) if e.kind() == io::ErrorKind::PermissionDenied => {
             Finding::new(name, State::Fail, format!("only root may open it; {OPEN_DEVICE}"))
         }
-        Some(e) => Finding::new(
-            name,
-            State::Fail,
-            format!(
-                "{}; load the kernel module with: modprobe fuse; in a container, pass it in with: --device /dev/fuse",
-                os_message(e)
-            ),
-        ),
+        Some(e) => Finding::new(name, State::Fail, format!("{}; {NO_DEVICE}", os_message(e))),
     }
 }
 

@@ -28,6 +28,9 @@ use crate::failure::Failure;
 
 /// The FUSE device.
 pub(super) const DEVICE: &str = "/dev/fuse";
+/// What to do where that is missing.
+pub(super) const NO_DEVICE: &str = "load the kernel module with: modprobe fuse; in a container, pass it in with: \
+    --device /dev/fuse; without it, fzmfs serve shows the same tree over HTTP";
 
 /// A directory to mount on, pinned since it was checked.
 #[derive(Debug)]
@@ -271,10 +274,8 @@ fn attach(request: &MountOptions, point: &Point) -> Result<(Option<OwnedFd>, Own
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
             Err(e) => {
                 let advice = match e.kind() {
-                    io::ErrorKind::NotFound => {
-                        "; load the kernel module with: modprobe fuse; in a container, pass it in with: --device /dev/fuse"
-                    }
-                    _ => "",
+                    io::ErrorKind::NotFound => format!("; {NO_DEVICE}"),
+                    _ => String::new(),
                 };
                 let why = format_args!("{DEVICE}: {}{advice}", os_explain(&e));
                 return Err(Failure::at(&request.mountpoint, why));
