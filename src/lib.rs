@@ -1,7 +1,7 @@
 //! Read compressed scientific containers as directories of decoded files and arrays.
 //!
-//! FZM, Blosc2, ZXC, zTensor and Zstandard files open as an [`Archive`]: a tree of virtual files that are decoded piece
-//! by piece as they are read. The `fzmfs` program mounts that tree; this library offers it to Rust programs.
+//! FZM, Blosc2, ZXC, zTensor, Zstandard and tar files open as an [`Archive`]: a tree of virtual files that are decoded
+//! piece by piece as they are read. The `fzmfs` program mounts that tree; this library offers it to Rust programs.
 //!
 //! ```
 //! use fzmfs::{Archive, Options};

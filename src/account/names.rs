@@ -26,6 +26,11 @@ impl Names {
         Self { account: account.clone(), text: Text::new(account, WHAT), index: None }
     }
 
+    /// The account that is charged for them.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
     /// Name number `index`.
     pub fn get(&self, index: usize) -> Option<&str> {
         self.text.get(index)

@@ -14,7 +14,7 @@ pub enum EntryKind {
     File,
     /// A directory.
     Directory,
-    /// A symbolic link to a file in the same directory.
+    /// A symbolic link to a path in the archive.
     Link,
 }
 
@@ -42,11 +42,7 @@ impl Entry {
     pub(super) fn at(archive: &Archive, path: &str) -> Result<Self> {
         let tree = archive.tree();
         let ino = tree.resolve(path)?;
-        let kind = match (tree.link(ino), tree.entry(ino, 0)) {
-            (Ok(_), _) => EntryKind::Link,
-            (_, Err(e)) if e.errno() == libc::ENOTDIR => EntryKind::File,
-            _ => EntryKind::Directory,
-        };
+        let kind = tree.kind(ino)?.into();
         Ok(Self { archive: archive.clone(), path: normalize(path), ino, kind })
     }
 
@@ -96,9 +92,29 @@ impl Entry {
         Ok(all.into_iter().map(own).collect())
     }
 
-    /// The target of a link: a name in the same directory.
+    /// The target of a link: a path in the archive, relative to its directory. `None` if it leads out of the archive.
     pub fn target(&self) -> Option<String> {
         if self.kind == EntryKind::Link { self.archive.tree().link(self.ino).ok() } else { None }
+    }
+
+    /// The entry that a link leads to, under the path of the link; another entry itself.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`](crate::ErrorKind::NotFound) if there is none.
+    #[cfg(feature = "serve")]
+    pub(crate) fn followed(self) -> Result<Self> {
+        let tree = self.archive.tree();
+        let (ino, kind) = contained("path", || {
+            let ino = tree.follow(self.ino)?;
+            Ok((ino, tree.kind(ino)?.into()))
+        })?;
+        Ok(Self { ino, kind, ..self })
+    }
+
+    /// The modification time of a file, in seconds since 1970, if it is known without decoding.
+    #[cfg(feature = "serve")]
+    pub(crate) fn modified(&self) -> Option<i64> {
+        contained("time", || Ok(self.archive.tree().cheap_attr(self.ino))).ok()?.map(|attr| attr.mtime.0)
     }
 
     /// Opens the file for reading; follows a link.

@@ -28,12 +28,7 @@ impl TreePath {
         // Names in the tree are UTF-8, so a path that is not cannot match.
         let path = path.to_string_lossy();
         let ino = tree.resolve(&path)?;
-        let kind = match (tree.entry(ino, 0), tree.link(ino)) {
-            (_, Ok(_)) => Kind::Link,
-            (Err(e), _) if e.errno() == libc::ENOTDIR => Kind::File,
-            _ => Kind::Dir,
-        };
-        Ok(Self { path: normalize(&path), ino, kind })
+        Ok(Self { path: normalize(&path), ino, kind: tree.kind(ino)? })
     }
 
     /// The entries of this directory sorted by path (numbered files by number), with `recursive` everything below it;

@@ -9,10 +9,8 @@ use std::sync::Arc;
 
 use crate::error::{Error, Kind, Result};
 
-use super::about::{About, Attributes};
-use super::content::Content;
+use super::File;
 use super::nested::Enclosed;
-use super::space::Space;
 
 /// Extended attributes: names without the prefix `user.fzmfs.`, values as text.
 pub type Attrs = Vec<(&'static str, String)>;
@@ -80,6 +78,8 @@ pub enum Node {
     Link(String),
     /// Likewise; the tree names it after the container.
     StemLink(&'static str),
+    /// A symbolic link with a target that [`Directory::link`] gives, by its number there.
+    LazyLink(u64),
     /// A directory; its entries are requested once, when it is first listed.
     Dir(Arc<dyn Directory>),
     /// A directory that [`Directory::dir`] creates on access, by its number there. Its entries may be requested again.
@@ -124,12 +124,33 @@ impl fmt::Debug for Node {
             Self::LazyFile(file) => file.fmt(f),
             Self::Link(to) => write!(f, "Link({to})"),
             Self::StemLink(to) => write!(f, "StemLink({to})"),
+            Self::LazyLink(number) => write!(f, "LazyLink({number})"),
             Self::Dir(_) => f.write_str("Dir"),
             Self::LazyDir(number) => write!(f, "LazyDir({number})"),
             Self::IndexedDir(n) => write!(f, "IndexedDir({})", n.count()),
             Self::Container(_) => f.write_str("Container"),
         }
     }
+}
+
+/// What the container records of a file or directory that is created on access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metadata {
+    /// Permissions of the owner, the group and others.
+    pub mode: Option<u16>,
+    /// Modification time: seconds and nanoseconds since 1970.
+    pub mtime: Option<(i64, i64)>,
+}
+
+/// How the number of the subdirectories of a directory is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subdirs {
+    /// By listing it, which costs little.
+    Listed,
+    /// It is known.
+    Known(u32),
+    /// Only once it was listed, which may decode much.
+    Unknown,
 }
 
 /// A directory that may create its entries lazily.
@@ -176,6 +197,32 @@ pub trait Directory: Send + Sync {
     fn file(&self, number: u64) -> Result<File> {
         let _ = number;
         Err(Error::new(Kind::NotFound, "file"))
+    }
+
+    /// The target of an entry that is a [`Node::LazyLink`] with this number: a path in the container, relative to this
+    /// directory, that does not lead out of the container.
+    ///
+    /// # Errors
+    /// `EACCES` if it would lead out.
+    fn link(&self, number: u64) -> Result<Vec<u8>> {
+        let _ = number;
+        Err(Error::new(Kind::NotFound, "link"))
+    }
+
+    /// The metadata of the entry with this number: a [`LazyFile`], [`Node::LazyLink`] or [`Node::LazyDir`]. From memory.
+    fn metadata(&self, number: u64) -> Option<Metadata> {
+        let _ = number;
+        None
+    }
+
+    /// How the number of its subdirectories is found. Does no I/O.
+    fn subdirs(&self) -> Subdirs {
+        Subdirs::Listed
+    }
+
+    /// The container whose tree this directory is, if it is one that was created on access.
+    fn container(&self) -> Option<Arc<dyn Enclosed>> {
+        None
     }
 
     /// Its content, if that is not entries with names but directories and files with numbers.
@@ -249,122 +296,4 @@ pub trait NumberedFiles: Send + Sync {
     /// # Errors
     /// Fails if its structure is broken.
     fn file(&self, number: u64) -> Result<File>;
-}
-
-/// A virtual file.
-#[derive(Debug, Clone)]
-pub struct File {
-    /// Its bytes.
-    pub content: Content,
-    /// Its elements, if dtype and shape are known: a `.raw` file then gets a `.npy` file, with the first
-    /// elements that fill `shape`.
-    pub array: Option<Array>,
-    /// The container's metadata of the array.
-    pub about: Option<About>,
-    /// Where the elements of the array are, if that is known.
-    pub space: Option<Space>,
-    /// Bytes that it occupies in the container.
-    pub stored: u64,
-    /// Its extended attributes.
-    pub attrs: Attrs,
-    /// Whether it is the subject of its directory: if it is typed, it then also gets a picture, and headers for
-    /// programs that do not read `.npy`.
-    pub is_principal: bool,
-    /// Whether its readers read all of it at once and have a cache of their own, as readers of Zarr chunks do.
-    pub is_read_whole: bool,
-    /// The same bytes as a part of a larger content with pieces that span several files: they are read there if the
-    /// pieces are in memory.
-    pub part_of: Option<Content>,
-}
-
-impl File {
-    /// A file of `content` that occupies no bytes in the container.
-    pub fn new(content: Content) -> Self {
-        Self {
-            content,
-            array: None,
-            about: None,
-            space: None,
-            stored: 0,
-            attrs: Attrs::new(),
-            is_principal: false,
-            is_read_whole: false,
-            part_of: None,
-        }
-    }
-
-    /// Sets the bytes that it occupies in the container.
-    #[must_use]
-    pub fn stored(mut self, stored: u64) -> Self {
-        self.stored = stored;
-        self
-    }
-
-    /// Sets the element type and shape.
-    #[must_use]
-    pub fn typed(mut self, array: Option<Array>) -> Self {
-        self.array = array;
-        self
-    }
-
-    /// Sets the container's metadata of the array, made on demand.
-    #[must_use]
-    pub fn about(mut self, attributes: impl Fn() -> Result<Attributes> + Send + Sync + 'static) -> Self {
-        self.about = Some(About::new(attributes));
-        self
-    }
-
-    /// The attributes of its array.
-    ///
-    /// # Errors
-    /// As [`About::attributes`].
-    pub fn attributes(&self) -> Result<Attributes> {
-        self.about.as_ref().map_or_else(|| Ok(Attributes::new()), About::attributes)
-    }
-
-    /// Marks it as the subject of its directory.
-    #[must_use]
-    pub fn principal(mut self) -> Self {
-        self.is_principal = true;
-        self
-    }
-
-    /// Marks it as a file that readers read all at once.
-    #[must_use]
-    pub fn read_whole(mut self) -> Self {
-        self.is_read_whole = true;
-        self
-    }
-
-    /// Sets the part of a larger content that has the same bytes; no length in it may need decoding.
-    #[must_use]
-    pub fn part_of(mut self, content: Content) -> Self {
-        self.part_of = Some(content);
-        self
-    }
-
-    /// Adds an extended attribute.
-    #[must_use]
-    pub fn attr(mut self, name: &'static str, value: impl fmt::Display) -> Self {
-        self.attrs.push((name, value.to_string()));
-        self
-    }
-}
-
-/// The element type and shape of an array, in NumPy's terms.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Array {
-    /// The value of `descr` in a `.npy` header, as Python writes it: `'<f4'`, with its quotes.
-    pub descr: String,
-    /// Bytes of an element.
-    pub itemsize: u64,
-    /// Elements per dimension, slowest first; empty for a scalar.
-    pub shape: Vec<u64>,
-}
-
-impl Array {
-    /// Bytes of all elements; `None` on overflow.
-    pub fn byte_len(&self) -> Option<u64> {
-        self.shape.iter().try_fold(self.itemsize, |n, &d| n.checked_mul(d))
-    }
 }

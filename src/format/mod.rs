@@ -4,8 +4,8 @@
 //! virtual files ([`Container::entries`]) and its integrity checks ([`Container::checks`]). It decodes only when a
 //! piece of a [`Blob`] is requested, reads only through [`Source`], and does not know about caches, inodes or mounts.
 //!
-//! Adding a format: one folder next to this file and one row in [`FORMATS`]; in addition a fuzz target, a rule in the
-//! hostile-input tests that updates its checksums, and a row in the README.
+//! Adding a format: one folder next to this file and one row in [`FORMATS`]; in addition good files in `tests/data`, a fuzz
+//! target, a rule in the hostile-input tests that updates its checksums, and a row in the README.
 
 pub mod about;
 mod arrays;
@@ -14,6 +14,7 @@ mod broken;
 mod content;
 mod dtype;
 mod entry;
+mod file;
 mod fragments;
 pub mod fzm;
 mod layout;
@@ -23,6 +24,7 @@ mod options;
 mod resident;
 pub mod space;
 mod spool;
+mod tar;
 #[cfg(test)]
 pub(crate) mod testing;
 mod zstd;
@@ -46,7 +48,8 @@ pub use arrays::{ArrayList, Arrays, Found, ListedArray, NamedArray, Tiles, numbe
 pub use broken::open_or_explain;
 pub use content::{Blob, BlobRef, Content, Fetch, FileExtent, Generator, Grid, Piece, Window};
 pub use dtype::{Dtype, Number, NumberKind};
-pub use entry::{Array, Attrs, Directory, Entry, File, IndexedDir, LazyFile, Node, NumberedFiles};
+pub use entry::{Attrs, Directory, Entry, IndexedDir, LazyFile, Metadata, Node, NumberedFiles, Subdirs};
+pub use file::{Array, File};
 pub use layout::Layout;
 pub use nested::{Enclosed, OuterPieces};
 pub use options::Options;
@@ -57,7 +60,7 @@ pub use spool::Spool;
 use fragments::Fragments;
 
 /// The supported formats, in the order of detection.
-pub static FORMATS: &[Format] = &[fzm::FORMAT, zstd::FORMAT, ztensor::FORMAT, zxc::FORMAT, blosc2::FORMAT];
+pub static FORMATS: &[Format] = &[fzm::FORMAT, zstd::FORMAT, ztensor::FORMAT, zxc::FORMAT, blosc2::FORMAT, tar::FORMAT];
 
 /// The file that makes a directory a container: a sparse Blosc2 frame.
 pub const INDEX: &str = blosc2::INDEX;
@@ -74,6 +77,8 @@ pub struct Format {
     pub name: &'static str,
     /// The usual extensions of file names.
     pub extensions: &'static [&'static str],
+    /// Further ones, of files that are containers only inside of another one.
+    pub enclosed: &'static [&'static str],
     /// Whether the file claims to be of this format: checks magic bytes, not validity.
     pub detect: fn(&Input) -> bool,
     /// Parses the structure; decodes nothing.
@@ -93,6 +98,8 @@ pub struct Input {
     pub dir: Option<Place>,
     /// The first bytes of the file, at most [`Input::HEAD`].
     pub head: Vec<u8>,
+    /// The bytes of the file, if they are decoded from a container around it: readers then share its pieces.
+    pub content: Option<Content>,
 }
 
 impl Input {
@@ -119,7 +126,7 @@ impl Input {
         };
         if path.is_dir() {
             let dir = Some(Place::Local(Dir::open(&path)?));
-            return Ok(Self { path, source: None, dir, head: Vec::new() });
+            return Ok(Self { path, source: None, dir, head: Vec::new(), content: None });
         }
         let (source, dir) = Source::open_with_dir(&path)?;
         Ok(Self { dir: dir.map(Place::Local), ..Self::of(source)? })
@@ -131,7 +138,7 @@ impl Input {
         let below = || {
             let dir = Objects::below(url, options, account)?;
             let path = dir.path().to_path_buf();
-            Ok(Self { path, source: None, dir: Some(Place::Remote(dir)), head: Vec::new() })
+            Ok(Self { path, source: None, dir: Some(Place::Remote(dir)), head: Vec::new(), content: None })
         };
         if url.ends_with('/') {
             return below();
@@ -153,7 +160,7 @@ impl Input {
     /// As [`Source::read`].
     pub fn of(source: Arc<Source>) -> Result<Self> {
         let head = source.get(FileOffset(0), source.len().min(Self::HEAD), "head")?;
-        Ok(Self { path: source.path().to_path_buf(), source: Some(source), dir: None, head })
+        Ok(Self { path: source.path().to_path_buf(), source: Some(source), dir: None, head, content: None })
     }
 
     /// The file, for formats that are never directories.
@@ -181,6 +188,11 @@ pub trait Container: Send + Sync {
         None
     }
 
+    /// The container in this one whose tree is shown instead of its own.
+    fn shown(&self) -> Option<Arc<dyn Enclosed>> {
+        None
+    }
+
     /// The description of the container; the content of `info.json`.
     fn info(&self) -> Info;
 
@@ -194,6 +206,17 @@ pub trait Container: Send + Sync {
     /// # Errors
     /// Fails if structure is read lazily and is broken.
     fn entries(&self) -> Result<Vec<Entry>>;
+
+    /// A directory with further entries of the root: more than can be collected, or those that are created on access.
+    /// Only of a container whose [`Container::entries`] are none.
+    fn directory(&self) -> Option<Arc<dyn Directory>> {
+        self.wrapped()?.directory()
+    }
+
+    /// Whether listing a directory of it may decode all of its stream: that of an archive in it.
+    fn lists_by_decoding(&self) -> bool {
+        self.wrapped().is_some_and(|inner| inner.lists_by_decoding())
+    }
 
     /// Its stream, if it is no more than a compressed file: that file may be a container itself.
     fn stream(&self) -> Option<BlobRef> {
@@ -354,8 +377,13 @@ pub fn open(input: &Input, name: Option<&str>, options: &Options) -> Result<Arc<
 
 /// Whether a file called `name` has one of the usual extensions of containers.
 pub fn has_usual_extension(name: &[u8]) -> bool {
+    has_extension(name, |format| format.extensions)
+}
+
+/// Whether a file called `name` has one of the extensions `of` a format.
+fn has_extension(name: &[u8], of: impl Fn(&Format) -> &'static [&'static str]) -> bool {
     // A hidden file without more to its name has no extension.
     let Some(dot) = name.iter().rposition(|&byte| byte == b'.').filter(|&dot| dot > 0) else { return false };
     let extension = name.get(dot + 1..).unwrap_or_default();
-    FORMATS.iter().flat_map(|format| format.extensions).any(|known| extension.eq_ignore_ascii_case(known.as_bytes()))
+    FORMATS.iter().flat_map(of).any(|known| extension.eq_ignore_ascii_case(known.as_bytes()))
 }

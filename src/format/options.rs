@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::dtype::Dtype;
-use super::entry::Array;
+use super::file::Array;
 use super::nested::{OuterPieces, outer_pieces};
 use super::space::GivenSpace;
 use crate::account::{Account, Pieces};

@@ -85,11 +85,14 @@ impl AttrBuilder {
 
     pub(super) fn attr(&self, attr: &Attr) -> FileAttr {
         let time = time(attr.mtime);
-        let perm = match attr.kind {
-            Kind::File => self.mode & !self.umask,
-            Kind::Dir => (self.mode | self.mode >> 2) & !self.umask,
+        // Who may read the container may enter its directories, and run what it records as a program.
+        let most = self.mode | self.mode >> 2;
+        let perm = match (attr.kind, attr.mode) {
             // The mode of a symbolic link is not used; 0777 is the convention.
-            Kind::Link => 0o777,
+            (Kind::Link, _) => 0o777,
+            (_, Some(mode)) => mode & most & !self.umask,
+            (Kind::File, None) => self.mode & !self.umask,
+            (Kind::Dir, None) => most & !self.umask,
         };
         FileAttr {
             ino: self.number(attr.ino),
@@ -112,7 +115,7 @@ impl AttrBuilder {
 
     /// The attributes of a file whose size is not known yet.
     pub(super) fn unknown(&self, ino: Ino, kind: Kind) -> FileAttr {
-        self.attr(&Attr { ino, kind, size: 0, blocks: 0, nlink: 1, mtime: (0, 0) })
+        self.attr(&Attr { ino, kind, size: 0, blocks: 0, nlink: 1, mtime: (0, 0), mode: None })
     }
 
     /// The attributes of a negative entry.
@@ -151,12 +154,17 @@ mod tests {
     fn umask_takes_bits_from_files_and_directories() {
         let numbers = Numbering { root: 50, base: 100 };
         let attributes = AttrBuilder { uid: 1, gid: 2, umask: 0o027, mode: 0o444, numbers, block: BLOCK };
-        let attr = |kind| attributes.attr(&Attr { ino: Ino(3), kind, size: 4, blocks: 5, nlink: 6, mtime: (0, 0) });
+        let of = |kind| Attr { ino: Ino(3), kind, size: 4, blocks: 5, nlink: 6, mtime: (0, 0), mode: None };
+        let attr = |kind| attributes.attr(&of(kind));
         assert_eq!((attr(Kind::File).perm, attr(Kind::Dir).perm), (0o440, 0o550));
         assert_eq!((attr(Kind::File).uid, attr(Kind::File).gid), (1, 2));
         let private = AttrBuilder { umask: 0, ..attributes }.readable(0o640);
-        let attr = |kind| private.attr(&Attr { ino: Ino(3), kind, size: 4, blocks: 5, nlink: 6, mtime: (0, 0) });
+        let attr = |kind| private.attr(&of(kind));
         assert_eq!((attr(Kind::File).perm, attr(Kind::Dir).perm), (0o440, 0o550));
+        // A recorded mode gives no rights that the file does not give.
+        for (mode, perm) in [(0o755, 0o550), (0o004, 0), (0o600, 0o400), (0o111, 0o110)] {
+            assert_eq!(private.attr(&Attr { mode: Some(mode), ..of(Kind::File) }).perm, perm, "{mode:o}");
+        }
         let numbers = [Ino(0), ROOT, Ino(3)].map(|ino| private.number(ino).0);
         assert_eq!((numbers, attr(Kind::File).ino.0), ([0, 50, 103], 103));
     }

@@ -67,7 +67,8 @@ pub(super) fn flattened(
     let (mut shown, mut entries) = (container.clone(), container.entries()?);
     let is_plain = layout == Layout::Plain;
     let is_container = |entry: &Entry| matches!(entry.node, Node::Container(_));
-    if is_plain && (container.stream().is_none() || entries.iter().any(is_container)) {
+    // An archive has no array, and may take long to open.
+    if container.lists_by_decoding() || is_plain && (container.stream().is_none() || entries.iter().any(is_container)) {
         return Ok(None);
     }
     while let Some(inner) = entries.iter().find_map(|entry| match &entry.node {

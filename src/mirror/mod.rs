@@ -12,7 +12,6 @@ mod directory;
 mod flat;
 mod flat_names;
 mod glob;
-mod links;
 mod opening;
 mod rules;
 
@@ -21,6 +20,5 @@ pub use directory::open_directory;
 pub use flat::{Shown, ShownFile, shown};
 pub use flat_names::FlatNames;
 pub use glob::Glob;
-pub use links::stays_inside;
 pub use opening::{Containers, FAR, Found, Opened};
 pub use rules::{Layout, Rules, Target};

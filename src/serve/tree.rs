@@ -13,9 +13,8 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::figure::Figure;
 use crate::archive::{Archive, Array, Directory, Entry, EntryKind, File, Node, NodeKind};
 use crate::error::{Error, Kind, Result};
-use crate::mirror::stays_inside;
 use crate::recent::Recent;
-use crate::source::{Passed, Seen};
+use crate::source::{Passed, Seen, stays_inside};
 
 /// Containers of a directory that are kept open when no request uses them.
 const OPEN: NonZeroUsize = NonZeroUsize::new(64).unwrap();
@@ -191,7 +190,7 @@ fn mtime(archive: &Archive) -> i64 {
 /// The entry `inner` of a container, at `path` in the tree.
 fn entry(archive: &Archive, inner: &str, path: &str) -> Result<Resource> {
     archive.container().unchanged()?;
-    let entry = archive.entry(inner)?;
+    let entry = archive.entry(inner)?.followed()?;
     if entry.kind() == EntryKind::Directory {
         let mut described = 0;
         let mut listed = |entry: Entry| {
@@ -203,7 +202,7 @@ fn entry(archive: &Archive, inner: &str, path: &str) -> Result<Resource> {
         return bounded(entry.list()?.map(|entry| entry.map(&mut listed))).map(Resource::Directory);
     }
     let file = entry.open()?;
-    let mtime = mtime(archive);
+    let mtime = entry.modified().unwrap_or_else(|| mtime(archive));
     // The tree also depends on the options, which the description covers, and on the version of fzmfs.
     let version = format!("{archive:?}\0{}\0{}\0{inner}", archive.identity(), env!("CARGO_PKG_VERSION"));
     let (name, path, len) = (entry.name().to_owned(), path.to_owned(), file.len());

@@ -18,6 +18,7 @@ mod far_dir;
 mod files;
 mod folder;
 mod identity;
+mod links;
 pub mod location;
 mod member;
 #[cfg(not(feature = "remote"))]
@@ -54,6 +55,7 @@ use pinned_file::PinnedFile;
 pub use dir::Dir;
 pub use files::{Files, Place};
 pub use folder::Folder;
+pub use links::stays_inside;
 pub use location::Location;
 #[cfg(not(feature = "remote"))]
 pub use no_remote::{Objects, Prefix};

@@ -7,11 +7,12 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::format::Fetch;
+use crate::format::{Fetch, Subdirs};
 use crate::view::{self, Effort};
 
+use super::child::What;
 use super::children::{Children, InodeRange};
-use super::listing::{Listing, What};
+use super::listing::{Listing, SubDir};
 use super::open::OpenFile;
 use super::{Kind, OpenDir, Tree};
 
@@ -26,7 +27,10 @@ impl Listing {
     /// Whether child `index` is a small directory.
     fn is_small_dir(&self, index: u64) -> bool {
         match self.get(index).map(|child| child.what) {
-            Some(What::LazyDir(_)) => true,
+            Some(What::LazyDir(_)) => match self.dir(index) {
+                Ok(Some(SubDir::Lazy(dir))) => dir.subdirs() == Subdirs::Listed,
+                _ => false,
+            },
             Some(What::Group(chain, _)) => self.items(chain.first).nth(SMALL).is_none(),
             _ => false,
         }

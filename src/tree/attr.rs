@@ -28,10 +28,12 @@ pub struct Attr {
     pub size: u64,
     /// Bytes occupied in the container, in units of 512.
     pub blocks: u64,
-    /// 1; for a directory 2 plus the number of its subdirectories.
+    /// 1; for a directory 2 plus the number of its subdirectories, or 1 as long as that is not known.
     pub nlink: u32,
-    /// Modification time of the container: seconds and nanoseconds since 1970.
+    /// Modification time: seconds and nanoseconds since 1970; that of the container, unless it records another one.
     pub mtime: (i64, i64),
+    /// The permissions that the container records; none to write.
+    pub mode: Option<u16>,
 }
 
 /// Attributes of an entry that are known without decoding.

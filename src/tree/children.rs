@@ -4,14 +4,16 @@
 //! of a hundred million numbered files therefore takes no more memory than an empty one.
 #![forbid(unsafe_code)]
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::format::{File, IndexedDir};
+use crate::format::{File, IndexedDir, Metadata};
 use crate::view;
 
-use super::listing::{Listing, NONE, What};
+use super::child::{NONE, What};
+use super::listing::Listing;
 use super::numbered::Level;
 use super::{Ino, Kind};
 
@@ -115,9 +117,17 @@ impl Children {
     }
 
     /// The target of child `index`, if it is a link.
-    pub(super) fn link(&self, index: u64) -> Option<&str> {
+    pub(super) fn link(&self, index: u64) -> Option<Result<Cow<'_, str>>> {
         match self {
             Self::Listed(listing) => listing.link(index),
+            Self::IndexedDir(_) | Self::Numbered(_) => None,
+        }
+    }
+
+    /// The metadata of child `index`, if the container records some.
+    pub(super) fn metadata(&self, index: u64) -> Option<Metadata> {
+        match self {
+            Self::Listed(listing) => listing.metadata(index),
             Self::IndexedDir(_) | Self::Numbered(_) => None,
         }
     }

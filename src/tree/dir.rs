@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::format::{Attrs, Directory, Entry, IndexedDir};
+use crate::format::{Attrs, Directory, Entry, IndexedDir, Subdirs};
 
 use super::numbered::Level;
 
@@ -46,6 +46,14 @@ impl Dir {
         match &self.source {
             DirSource::Entries(dir) => dir.attrs(),
             DirSource::IndexedDir(_) | DirSource::Group(_) | DirSource::Numbered(_) => Attrs::new(),
+        }
+    }
+
+    /// How the number of its subdirectories is found.
+    pub(super) fn subdirs(&self) -> Subdirs {
+        match &self.source {
+            DirSource::Entries(dir) => dir.subdirs(),
+            DirSource::IndexedDir(_) | DirSource::Group(_) | DirSource::Numbered(_) => Subdirs::Listed,
         }
     }
 

@@ -110,7 +110,7 @@ impl Tree {
 }
 
 /// Child `index` of a directory.
-fn child(block: Arc<InodeRange>, index: u64) -> Result<Inode> {
+pub(super) fn child(block: Arc<InodeRange>, index: u64) -> Result<Inode> {
     let listing = match &block.children {
         Children::Listed(listing) => listing,
         Children::Numbered(level) => {

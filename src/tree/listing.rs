@@ -4,6 +4,7 @@
 //! again are kept as objects.
 #![forbid(unsafe_code)]
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,14 +12,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::account::{Account, Names, Records};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
-use crate::format::{Content, Directory, File, npy};
+use crate::format::{Content, Directory, File, Metadata, npy};
 use crate::view;
 
 use super::attr;
+use super::child::{Chain, Child, NONE, What};
 use super::dir::Dir;
+use super::names::safe_target;
+use super::root::InnerRoot;
 
-/// Marks an unknown size, and the end of a chain.
-pub(super) const NONE: u64 = u64::MAX;
 /// Name of its lists in error messages.
 const WHAT: &str = "directory";
 
@@ -50,37 +52,6 @@ pub(super) enum Object {
     Dir(Arc<Dir>),
 }
 
-/// The kind of a child, with the key of its content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
-    /// The object with this number.
-    Object(u64),
-    /// A file that the format creates on access, by its number there; its size, or [`NONE`]; and the bytes that it
-    /// occupies in the container.
-    Lazy(u64, u64, u64),
-    /// The `.npy` of the `.raw` file with this index, and the bytes that it occupies in the container.
-    Npy(u32, u64),
-    /// A directory that the format creates on access, by its number there.
-    LazyDir(u64),
-    /// A directory made from names with `/`: its chain, and the hash of their first component.
-    Group(Chain, [u64; 2]),
-}
-
-/// The first and the last link of a chain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Chain {
-    pub(super) first: u32,
-    pub(super) last: u32,
-}
-
-/// A child.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Child {
-    pub(super) what: What,
-    /// The next number to try for a name that collides with this one.
-    pub(super) next: u32,
-}
-
 /// A directory among the children.
 pub(super) enum SubDir {
     /// It is an object.
@@ -89,31 +60,6 @@ pub(super) enum SubDir {
     Lazy(Arc<dyn Directory>),
     /// It is made from the items of the chain that starts at this link.
     Group(u32),
-}
-
-impl Child {
-    fn encode(self) -> [u64; 4] {
-        let (tag, words) = match self.what {
-            What::Object(number) => (0, [number, 0, 0]),
-            What::Lazy(number, size, stored) => (1, [number, size, stored]),
-            What::Npy(raw, stored) => (2, [raw.into(), 0, stored]),
-            What::LazyDir(number) => (3, [number, 0, 0]),
-            What::Group(chain, [a, b]) => (4, [u64::from(chain.last) << 32 | u64::from(chain.first), a, b]),
-        };
-        let [a, b, c] = words;
-        [u64::from(self.next) << 32 | tag, a, b, c]
-    }
-
-    fn decode([head, a, b, c]: [u64; 4]) -> Self {
-        let what = match head as u32 {
-            0 => What::Object(a),
-            1 => What::Lazy(a, b, c),
-            2 => What::Npy(a as u32, c),
-            3 => What::LazyDir(a),
-            _ => What::Group(Chain { first: a as u32, last: (a >> 32) as u32 }, [b, c]),
-        };
-        Self { what, next: (head >> 32) as u32 }
-    }
 }
 
 impl Listing {
@@ -142,7 +88,8 @@ impl Listing {
         let object = if let What::Object(number) = what { self.objects.get(number as usize) } else { None };
         let is_dir = matches!(what, What::LazyDir(_) | What::Group(..)) || matches!(object, Some(Object::Dir(_)));
         self.subdirs += u32::from(is_dir);
-        self.links += u32::from(matches!(object, Some(Object::Link(_))));
+        let is_link = matches!(what, What::LazyLink(_)) || matches!(object, Some(Object::Link(_)));
+        self.links += u32::from(is_link);
         Ok(())
     }
 
@@ -266,6 +213,7 @@ impl Listing {
     pub(super) fn kind(&self, index: u64) -> attr::Kind {
         match self.get(index).map(|child| child.what) {
             Some(What::LazyDir(_) | What::Group(..)) => attr::Kind::Dir,
+            Some(What::LazyLink(_)) => attr::Kind::Link,
             Some(What::Object(_)) => match self.object_of(index) {
                 Some(Object::Dir(_)) => attr::Kind::Dir,
                 Some(Object::Link(_)) => attr::Kind::Link,
@@ -276,10 +224,24 @@ impl Listing {
     }
 
     /// The target of child `index`, if it is a link.
-    pub(super) fn link(&self, index: u64) -> Option<&str> {
+    pub(super) fn link(&self, index: u64) -> Option<Result<Cow<'_, str>>> {
+        if let What::LazyLink(number) = self.get(index)?.what {
+            let target = self.format().and_then(|format| format.link(number));
+            return Some(target.map(|target| Cow::Owned(safe_target(&target))));
+        }
         match self.object_of(index)? {
-            Object::Link(to) => Some(to),
+            Object::Link(to) => Some(Ok(Cow::Borrowed(to))),
             Object::File(..) | Object::Dir(_) => None,
+        }
+    }
+
+    /// The metadata of child `index`, if the container records some.
+    pub(super) fn metadata(&self, index: u64) -> Option<Metadata> {
+        match self.get(index)?.what {
+            What::Lazy(number, ..) | What::LazyDir(number) | What::LazyLink(number) => {
+                self.format.as_ref()?.metadata(number)
+            }
+            What::Object(_) | What::Npy(..) | What::Group(..) => None,
         }
     }
 
@@ -289,7 +251,13 @@ impl Listing {
     /// As [`Directory::dir`].
     pub(super) fn dir(&self, index: u64) -> Result<Option<SubDir>> {
         Ok(match self.get(index).map(|child| child.what) {
-            Some(What::LazyDir(number)) => Some(SubDir::Lazy(self.format()?.dir(number)?)),
+            Some(What::LazyDir(number)) => {
+                let dir = self.format()?.dir(number)?;
+                Some(SubDir::Lazy(match dir.container() {
+                    Some(inner) => Arc::new(InnerRoot::on_access(inner, self.names.account())),
+                    None => dir,
+                }))
+            }
             Some(What::Group(chain, _)) => Some(SubDir::Group(chain.first)),
             Some(What::Object(_)) => match self.object_of(index) {
                 Some(Object::Dir(dir)) => Some(SubDir::Kept(Arc::clone(dir))),
@@ -311,7 +279,7 @@ impl Listing {
             }),
             Some(What::Lazy(number, ..)) => self.format()?.file(number).map(Some),
             Some(What::Npy(raw, _)) => Ok(self.file(raw.into())?.as_ref().and_then(npy_of)),
-            Some(What::LazyDir(_) | What::Group(..)) | None => Ok(None),
+            Some(What::LazyDir(_) | What::LazyLink(_) | What::Group(..)) | None => Ok(None),
         }
     }
 
@@ -323,7 +291,7 @@ impl Listing {
                 Object::File(file, size) => (size.load(Ordering::Relaxed), file.stored),
                 Object::Link(_) | Object::Dir(_) => return None,
             },
-            What::Npy(..) | What::LazyDir(_) | What::Group(..) => return None,
+            What::Npy(..) | What::LazyDir(_) | What::LazyLink(_) | What::Group(..) => return None,
         };
         Some((size, stored)).filter(|&(size, _)| size != NONE)
     }
@@ -350,7 +318,7 @@ impl Listing {
         }
         let Some(child) = self.get(index) else { return Ok(None) };
         let (size, stored) = match child.what {
-            What::LazyDir(_) | What::Group(..) => return Ok(None),
+            What::LazyDir(_) | What::LazyLink(_) | What::Group(..) => return Ok(None),
             What::Object(_) => match self.object_of(index) {
                 Some(Object::File(file, _)) => (view::known_len(&file.content), file.stored),
                 _ => return Ok(None),

@@ -17,9 +17,10 @@ use crate::error::{Error, Result};
 use crate::format::{Array, Directory, Entry, Node};
 use crate::view;
 
+use super::child::{Chain, Child, NONE, What};
 use super::companions;
 use super::dir::{Dir, DirSource, Group};
-use super::listing::{Chain, Child, Listing, NONE, Object, What};
+use super::listing::{Listing, Object};
 use super::names::safe;
 use super::root::InnerRoot;
 
@@ -227,6 +228,7 @@ impl<'a> ListingBuilder<'a> {
                 return Ok(file.stored);
             }
             Node::LazyDir(number) => return self.listing.push(name, What::LazyDir(number)).map(|()| 0),
+            Node::LazyLink(number) => return self.listing.push(name, What::LazyLink(number)).map(|()| 0),
             Node::File(file) => {
                 stored = file.stored;
                 Object::File(file, AtomicU64::new(NONE))

@@ -11,6 +11,7 @@
 
 mod ahead;
 mod attr;
+mod child;
 mod children;
 mod companions;
 mod dir;
@@ -18,6 +19,7 @@ mod ino;
 mod inodes;
 mod items;
 mod kept;
+mod links;
 mod list;
 mod listing;
 mod listing_builder;
@@ -39,7 +41,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use crate::account::Account;
 use crate::error::{Error, Kind as Cause, Result};
-use crate::format::Container;
+use crate::format::{Container, Directory};
 use crate::recent::Recent;
 
 use children::{Children, InodeRange};
@@ -47,7 +49,7 @@ use dir::{Dir, DirSource};
 use inodes::Inode;
 use kept::KeptListings;
 use ranges::{LARGEST, Ranges};
-use root::Root;
+use root::{InnerRoot, Root};
 
 pub use attr::{Attr, DirEntry, EntryRef, Kind, KnownAttr};
 pub use ino::{Ino, ROOT};
@@ -168,7 +170,11 @@ impl Tree {
             Some(dot) => name.get(..dot).unwrap_or_default().to_vec(),
             None => Vec::new(),
         };
-        let root = Dir::new(DirSource::Entries(Arc::new(Root::new(&container, account))), 0);
+        let root: Arc<dyn Directory> = match container.shown() {
+            Some(inner) => Arc::new(InnerRoot::new(inner, account)),
+            None => Arc::new(Root::new(&container, account)),
+        };
+        let root = Dir::new(DirSource::Entries(root), 0);
         Ok(Self {
             container,
             stem,
@@ -349,31 +355,15 @@ impl Tree {
         Ok(file)
     }
 
-    /// The target of a link, or `ino` itself.
+    /// The type of `ino`.
     ///
     /// # Errors
-    /// [`Cause::NotFound`] if the target does not exist or is a link.
-    pub fn follow(&self, ino: Ino) -> Result<Ino> {
-        let to = match self.inode(ino)? {
-            Inode::Child(block, index) => match block.children.link(index) {
-                Some(to) => self.lookup(block.dir, to.as_bytes())?.ok_or_else(missing)?,
-                None => return Ok(ino),
-            },
-            Inode::Dir(_) | Inode::Items(_) => return Ok(ino),
-        };
-        if self.link(to).is_ok() { Err(missing()) } else { Ok(to) }
-    }
-
-    /// The target path of the link `ino`.
-    ///
-    /// # Errors
-    /// `EINVAL` if `ino` is not a link.
-    pub fn link(&self, ino: Ino) -> Result<String> {
-        let link = match self.inode(ino)? {
-            Inode::Child(block, index) => block.children.link(index).map(str::to_owned),
-            Inode::Dir(_) | Inode::Items(_) => None,
-        };
-        link.ok_or_else(|| system(libc::EINVAL, "link"))
+    /// [`Cause::NotFound`] if there is no such inode.
+    pub fn kind(&self, ino: Ino) -> Result<Kind> {
+        Ok(match self.inode(ino)? {
+            Inode::Child(block, index) => block.children.kind(index),
+            Inode::Dir(_) | Inode::Items(_) => Kind::Dir,
+        })
     }
 }
 

@@ -70,6 +70,16 @@ fn shorten(name: &str, component: &[u8]) -> String {
     format!("{}~{:016x}", name.get(..end).unwrap_or_default(), xxh64(component, 0))
 }
 
+/// The target of a symbolic link: a relative path with the names that its components have in the tree.
+pub(super) fn safe_target(target: &[u8]) -> String {
+    let name = |component: &[u8]| match component {
+        b"" | b"." => Cow::Borrowed("."),
+        b".." => Cow::Borrowed(".."),
+        _ => Cow::Owned(safe(component).into_owned()),
+    };
+    target.split(|&byte| byte == b'/').map(name).collect::<Vec<_>>().join("/")
+}
+
 /// A path in the tree without a leading or trailing slash: removes empty components and resolves `.` and `..`.
 pub(crate) fn normalize(path: &str) -> String {
     let mut components = Vec::new();
@@ -165,6 +175,19 @@ mod tests {
             let name = safe(component.as_bytes());
             let turns = |c| matches!(u32::from(c), 0x202A..=0x202E | 0x2066..=0x2069);
             prop_assert!(!name.contains(|c: char| c.is_control() || turns(c)));
+        }
+    }
+
+    #[test]
+    fn the_target_of_a_link_has_the_names_of_the_tree() {
+        for (target, want) in [
+            (&b"a"[..], "a"),
+            (b"../100%/b\n", "../100%25/b%0A"),
+            (b"a//b/", "a/./b/."),
+            (b"...", "..."),
+            (b"./a", "./a"),
+        ] {
+            assert_eq!(safe_target(target), want);
         }
     }
 

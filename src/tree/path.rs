@@ -10,13 +10,14 @@ use super::{Ino, ROOT, Tree};
 const SHOWN: usize = 8;
 
 impl Tree {
-    /// The inode number of `path`, such as `buffers/output.raw`. A link in the last component is not followed.
+    /// The inode number of `path`, such as `buffers/output.raw`. Links are followed, but for one in the last component.
     ///
     /// # Errors
     /// [`Cause::NotFound`] with the missing component and the names that exist instead.
     pub fn resolve(&self, path: &str) -> Result<Ino> {
         let (mut at, mut walked) = (ROOT, String::new());
         for component in path.split('/').filter(|component| !matches!(*component, "" | ".")) {
+            at = self.follow(at)?;
             at = match (component, self.inode(at)?) {
                 (_, Inode::Child(..)) => {
                     return Err(Error::new(Cause::NotFound, format!("{path}: {walked} is not a directory")));

@@ -1,16 +1,34 @@
 //! Attributes of inodes: those known without decoding, and sizes found by decoding, which are then kept.
 #![forbid(unsafe_code)]
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use crate::checksum::Verified;
 use crate::error::Result;
-use crate::format::Fetch;
+use crate::format::{Fetch, Metadata, Subdirs};
 use crate::text::escaped;
 use crate::view;
 
 use super::attr::{self, Attr, Kind, KnownAttr};
 use super::children::{Children, InodeRange};
-use super::inodes::Inode;
+use super::inodes::{Inode, child};
 use super::{Ino, OpenDir, Tree, missing};
+
+/// The number of links of a directory.
+fn nlink(subdirs: u32) -> u32 {
+    subdirs.saturating_add(2)
+}
+
+/// `attr` of child `index`, with what the container records of it.
+fn recorded(attr: Attr, block: &InodeRange, index: u64) -> Attr {
+    match block.children.metadata(index) {
+        Some(Metadata { mode, mtime }) => {
+            Attr { mode: mode.map(|mode| mode & 0o555), mtime: mtime.unwrap_or(attr.mtime), ..attr }
+        }
+        None => attr,
+    }
+}
 
 impl Tree {
     /// The attributes of `ino`. Decodes once if the container does not record the length of the file.
@@ -42,16 +60,19 @@ impl Tree {
             return self.kept_size(ino).map(|(size, stored)| self.file_attr(ino, size, stored));
         };
         match inode {
-            Inode::Dir(_) | Inode::Items(_) => {
-                let block = self.kept().get(ino)?;
-                Some(self.dir_attr(ino, block.children.subdirs()))
+            dir @ (Inode::Dir(_) | Inode::Items(_)) => {
+                let nlink = self.known_nlink(ino, &dir)?;
+                let attr = self.dir_attr(ino, nlink);
+                let Some((above, index)) = self.place(ino) else { return Some(attr) };
+                let block = self.kept().get(above)?;
+                Some(recorded(attr, &block, index))
             }
             Inode::Child(block, index) => {
                 if let Some(to) = block.children.link(index) {
-                    return Some(self.link_attr(ino, to));
+                    return Some(recorded(self.link_attr(ino, to), &block, index));
                 }
                 let (size, stored) = block.children.kept_size(index).or_else(|| self.kept_size(ino))?;
-                Some(self.file_attr(ino, size, stored))
+                Some(recorded(self.file_attr(ino, size, stored), &block, index))
             }
         }
     }
@@ -62,13 +83,16 @@ impl Tree {
         let index = ino.0.checked_sub(block.first.0)?;
         let attr = match block.children.kind(index) {
             Kind::Link => self.link_attr(ino, block.children.link(index)?),
-            Kind::Dir => self.dir_attr(ino, self.kept().get(ino)?.children.subdirs()),
+            Kind::Dir => {
+                let nlink = self.known_nlink(ino, &child(Arc::clone(&open.0), index).ok()?)?;
+                self.dir_attr(ino, nlink)
+            }
             Kind::File => match block.children.kept_size(index).or_else(|| self.kept_size(ino)) {
                 Some((size, stored)) => self.file_attr(ino, size, stored),
                 None => return block.children.needs_decoding(index).then_some(KnownAttr::NoSize),
             },
         };
-        Some(KnownAttr::All(attr))
+        Some(KnownAttr::All(recorded(attr, block, index)))
     }
 
     /// As [`Tree::known_entry_attr`]; lists a subdirectory or reads structure if necessary.
@@ -102,36 +126,51 @@ impl Tree {
     fn attr_or_stored(&self, ino: Ino) -> Result<(Option<Attr>, u64)> {
         let (block, index) = match self.inode(ino)? {
             dir @ (Inode::Dir(_) | Inode::Items(_)) => {
-                // A directory that cannot be listed still has a name and attributes.
-                let subdirs = self.populate(ino, &dir).map_or(0, |block| block.children.subdirs());
-                return Ok((Some(self.dir_attr(ino, subdirs)), 0));
+                let nlink = self.known_nlink(ino, &dir).unwrap_or_else(|| {
+                    // A directory that cannot be listed still has a name and attributes.
+                    nlink(self.populate(ino, &dir).map_or(0, |block| block.children.subdirs()))
+                });
+                let attr = self.dir_attr(ino, nlink);
+                let Some((above, index)) = self.place(ino) else { return Ok((Some(attr), 0)) };
+                return Ok((Some(recorded(attr, &*self.block(above)?, index)), 0));
             }
             Inode::Child(block, index) => (block, index),
         };
         if let Some(to) = block.children.link(index) {
-            return Ok((Some(self.link_attr(ino, to)), 0));
+            return Ok((Some(recorded(self.link_attr(ino, to), &block, index)), 0));
         }
         if let Some((size, stored)) = block.children.kept_size(index).or_else(|| self.kept_size(ino)) {
-            return Ok((Some(self.file_attr(ino, size, stored)), stored));
+            return Ok((Some(recorded(self.file_attr(ino, size, stored), &block, index)), stored));
         }
         let (size, stored) = block.children.known_size(index)?.ok_or_else(missing)?;
         if let Some(size) = size {
             self.keep_size(&block, index, size, stored);
         }
-        Ok((size.map(|size| self.file_attr(ino, size, stored)), stored))
+        Ok((size.map(|size| recorded(self.file_attr(ino, size, stored), &block, index)), stored))
     }
 
     fn file_attr(&self, ino: Ino, size: u64, stored: u64) -> Attr {
-        Attr { ino, kind: Kind::File, size, blocks: stored.div_ceil(512), nlink: 1, mtime: self.mtime }
+        Attr { ino, kind: Kind::File, size, blocks: stored.div_ceil(512), nlink: 1, mtime: self.mtime, mode: None }
     }
 
-    fn dir_attr(&self, ino: Ino, subdirs: u32) -> Attr {
-        let nlink = subdirs.saturating_add(2);
-        Attr { ino, kind: Kind::Dir, size: 0, blocks: 0, nlink, mtime: self.mtime }
+    fn dir_attr(&self, ino: Ino, nlink: u32) -> Attr {
+        Attr { kind: Kind::Dir, nlink, ..self.file_attr(ino, 0, 0) }
     }
 
-    fn link_attr(&self, ino: Ino, to: &str) -> Attr {
-        Attr { kind: Kind::Link, ..self.file_attr(ino, to.len() as u64, 0) }
+    /// The attributes of a link; it has no size if its target is not told.
+    fn link_attr(&self, ino: Ino, to: Result<Cow<'_, str>>) -> Attr {
+        Attr { kind: Kind::Link, ..self.file_attr(ino, to.map_or(0, |to| to.len() as u64), 0) }
+    }
+
+    /// The number of links of the directory `dir`, with inode number `ino`; only from memory.
+    fn known_nlink(&self, ino: Ino, dir: &Inode) -> Option<u32> {
+        let subdirs = if let Inode::Dir(dir) = dir { dir.subdirs() } else { Subdirs::Listed };
+        let listed = || self.kept().get(ino).map(|block| nlink(block.children.subdirs()));
+        match subdirs {
+            Subdirs::Known(subdirs) => Some(nlink(subdirs)),
+            Subdirs::Listed => listed(),
+            Subdirs::Unknown => Some(listed().unwrap_or(1)),
+        }
     }
 
     fn kept_size(&self, ino: Ino) -> Option<(u64, u64)> {

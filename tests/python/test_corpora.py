@@ -118,7 +118,7 @@ def test_broken_files_are_errors_and_nothing_worse() -> None:
     assert set(kinds) <= {None, "truncated", "corrupt", "checksum", "unsupported", "too_large", "no_room", "io", "usage"}
 
 
-@pytest.mark.parametrize("folder", ["fzm", "blosc2", "ztensor", "zstd", "zxc"])
+@pytest.mark.parametrize("folder", ["fzm", "blosc2", "ztensor", "zstd", "zxc", "tar"])
 def test_mutated_files_are_errors_and_nothing_worse(folder: str, tmp_path: Path) -> None:
     rng = random.Random(folder)
     good = [p for p in sorted((DATA / folder).rglob("*")) if p.is_file() and "bad" not in p.parts and p.stat().st_size < 40_000]

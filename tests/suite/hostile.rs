@@ -291,6 +291,8 @@ fn header(format: &str, bytes: &[u8]) -> Range<usize> {
         ("fzm", Some(header_size)) => u64::from_le_bytes(*header_size) as usize,
         // Manifest and footer.
         ("ztensor", _) => return reseal::manifest(bytes).map_or(0, |m| m.start)..bytes.len(),
+        // All headers are among the content.
+        ("tar", _) => bytes.len(),
         // The directory of an archive.
         ("blosc2", _) if bytes.starts_with(b"PK") => return bytes.len().saturating_sub(320)..bytes.len(),
         _ => 128,

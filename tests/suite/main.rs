@@ -41,6 +41,10 @@ mod remote;
 mod serve;
 mod support;
 mod swapped;
+mod tar;
+#[path = "../support/tar_blocks.rs"]
+mod tar_blocks;
+mod tar_trees;
 mod text;
 mod unknown_parts;
 mod usage;

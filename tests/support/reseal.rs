@@ -17,6 +17,7 @@ pub(crate) fn reseal(format: &str, bytes: &mut [u8]) {
         "zxc" => zxc(bytes),
         "ztensor" => ztensor(bytes),
         "zstd" => zstd(bytes),
+        "tar" => tar(bytes),
         _ => None,
     };
 }
@@ -248,4 +249,30 @@ fn zstd(bytes: &mut [u8]) -> Option<()> {
         }
     }
     Some(())
+}
+
+/// The sum of each header that is found by the sizes before it.
+fn tar(bytes: &mut [u8]) -> Option<()> {
+    const BLOCK: usize = 512;
+    let mut at = 0_usize;
+    loop {
+        let block = bytes.get_mut(at..at.checked_add(BLOCK)?)?;
+        if block.iter().all(|&byte| byte == 0) {
+            return None;
+        }
+        let sum = |block: &[u8]| {
+            let covered = block[..148].iter().chain(&block[156..]);
+            covered.fold(8 * 32, |sum, &byte| sum + u32::from(byte))
+        };
+        let stored =
+            std::str::from_utf8(&block[148..154]).ok().and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
+        let right = sum(block);
+        if stored != Some(right) {
+            block[148..156].copy_from_slice(format!("{right:06o}\0 ").as_bytes());
+        }
+        let size = std::str::from_utf8(&block[124..135]).ok()?;
+        let size = usize::from_str_radix(size.trim_matches(['\0', ' ']), 8).unwrap_or(0);
+        let is_link = matches!(block[156], b'1' | b'2' | b'5');
+        at += BLOCK + if is_link { 0 } else { size.next_multiple_of(BLOCK) };
+    }
 }

@@ -15,8 +15,7 @@ use crate::cli::beneath::Beneath;
 use crate::cli::cat::copy_plain;
 use crate::cli::report::{self, Failure, Outcome};
 use crate::error::{Error, Result};
-use crate::mirror::stays_inside;
-use crate::source::Passed;
+use crate::source::{Passed, stays_inside};
 use rustix::fs::FileType;
 
 /// Extracts the requested paths, or everything.

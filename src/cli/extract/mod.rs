@@ -8,6 +8,7 @@ mod directory;
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -22,6 +23,7 @@ use crate::cli::paths::not_too_many;
 use crate::cli::progress::Progress;
 use crate::cli::report::{self, Failure, Outcome};
 use crate::error::{Error, Result};
+use crate::tree::Attr;
 
 /// Left out unless requested by name: the stored bytes, and the same arrays in another form.
 const LEFT_OUT: [&str; 2] = ["stored", "data.zarr"];
@@ -253,7 +255,14 @@ impl Job<'_> {
             file.write_all(bytes)
         })?;
         let (tree, cache) = (self.archive.tree(), self.archive.cache());
-        let (seconds, nanoseconds) = tree.attr(found.ino(), &**cache)?.mtime;
+        let Attr { mtime: (seconds, nanoseconds), mode, .. } = tree.attr(found.ino(), &**cache)?;
+        if let Some(recorded) = mode.filter(|mode| mode & 0o111 != 0) {
+            let mut permissions = file.metadata().map_err(CopyError::Write)?.permissions();
+            let mode = permissions.mode();
+            // A program stays one, for those who may read the file.
+            permissions.set_mode(mode | (u32::from(recorded) & (mode & 0o444) >> 2));
+            file.set_permissions(permissions).map_err(CopyError::Write)?;
+        }
         let since = Duration::new(seconds.unsigned_abs(), u32::try_from(nanoseconds).unwrap_or(0));
         // Times before 1970 are not set, since their nanoseconds count forward; such files keep their creation time.
         let mtime = SystemTime::UNIX_EPOCH.checked_add(since).filter(|_| seconds >= 0);

@@ -56,11 +56,12 @@ pub(super) fn print(
         let name = escape(&name, to_terminal);
         let printed = if args.long {
             let (size, width) = (sizes.digits(&entry), sizes.width);
-            let (mode, target) = match entry.kind {
-                Kind::File => ("-r--r--r--", String::new()),
-                Kind::Dir => ("dr-xr-xr-x", String::new()),
-                Kind::Link => ("lrwxrwxrwx", format!(" -> {}", tree.link(entry.ino).map_err(refused)?)),
+            let target = match entry.kind {
+                Kind::File | Kind::Dir => String::new(),
+                // One that leads out of the container cannot be read.
+                Kind::Link => format!(" -> {}", tree.link(entry.ino).as_deref().unwrap_or("?")),
             };
+            let mode = mode(entry.kind, tree.cheap_attr(entry.ino).and_then(|attr| attr.mode));
             writeln!(out, "{mode} {size:>width$} {name}{}", escape(&target, to_terminal))
         } else {
             writeln!(out, "{name}")
@@ -68,6 +69,18 @@ pub(super) fn print(
         printed.map_err(|e| report::output(&e))?;
     }
     if sizes.failed.is_empty() { Ok(()) } else { Err(Failure::reported()) }
+}
+
+/// The type and the permissions of an entry, which may be `recorded`.
+fn mode(kind: Kind, recorded: Option<u16>) -> String {
+    let (letter, usual) = match kind {
+        Kind::File => ('-', 0o444),
+        Kind::Dir => ('d', 0o555),
+        Kind::Link => ('l', 0o777),
+    };
+    let mode = recorded.filter(|_| kind != Kind::Link).unwrap_or(usual);
+    let bit = |(place, letter): (u32, char)| if mode >> place & 1 == 1 { letter } else { '-' };
+    std::iter::once(letter).chain((0..9).rev().zip("rwxrwxrwx".chars()).map(bit)).collect()
 }
 
 /// The sizes of entries as they are printed.

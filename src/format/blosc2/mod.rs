@@ -78,6 +78,7 @@ pub(super) use store_dir::INDEX as STORE;
 pub(super) const FORMAT: Format = Format {
     name: info::NAME,
     extensions: &["b2frame", "b2nd", "b2e", "b2z", "b2d", "mla"],
+    enclosed: &[],
     detect,
     open,
     kernels: &[],

@@ -35,7 +35,8 @@ use super::{Arrays, Check, Container, Entry, Format, Info, Input, Options};
 use pipeline::Pipeline;
 
 /// The entry in the table of formats.
-pub(super) const FORMAT: Format = Format { name: "fzm", extensions: &["fzm"], detect, open, kernels: device::STAGES };
+pub(super) const FORMAT: Format =
+    Format { name: "fzm", extensions: &["fzm"], enclosed: &[], detect, open, kernels: device::STAGES };
 
 fn detect(input: &Input) -> bool {
     input.head.starts_with(&header::MAGIC)

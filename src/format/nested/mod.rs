@@ -1,4 +1,5 @@
-//! Containers inside containers: a compressed file that is a container itself, as its name says (`field.fzm.zst`).
+//! Containers inside containers: a compressed file that is a container itself, as its name says (`field.fzm.zst`), and
+//! containers among the members of an archive.
 //!
 //! Shows as: a directory in the place of the link to `data.raw`, under the same name (`field.fzm/`), with the tree that
 //! the container would have by itself. If it is broken: the reason and the decoded file. Checked: by the checks of
@@ -11,19 +12,21 @@ mod decoded;
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::broken::explain;
 use super::{
-    BlobRef, Check, Container, Entry, Format, Info, Input, Node, Options, Piece, has_usual_extension, open_or_explain,
-    space,
+    BlobRef, Check, Container, Content, Entry, Format, Info, Input, Node, Options, Piece, has_extension,
+    has_usual_extension, open_or_explain, space,
 };
 use crate::account::{Pieces, decode_budget};
 use crate::error::Result;
+use crate::limits::zeroed;
 use crate::once::Once;
 use crate::recent::Recent;
 use crate::source::Source;
+use crate::wanted;
 
 pub(super) use decoded::Decoded;
 
@@ -41,6 +44,8 @@ pub(super) fn outer_pieces() -> OuterPieces {
 
 /// Maximum number of containers around another one.
 const DEPTH: u32 = 4;
+/// Short extensions, and that of the file in the compressed one.
+const SHORT: [(&str, &str); 1] = [("tzst", ".tar")];
 /// Bytes that may be decoded to open a nested container: a constant, plus a factor for each byte of the file itself.
 /// Each frame that is read counts as some hundreds.
 const WORK: (u64, u64) = (1 << 30, 64);
@@ -60,24 +65,29 @@ pub trait Enclosed: Send + Sync {
 
     /// The container, if it was opened before.
     fn known(&self) -> Option<Arc<dyn Container>>;
+
+    /// Whether listing its root may decode all of the container around it.
+    fn lists_by_decoding(&self) -> bool;
 }
 
 /// Opens a container of `format`, with the one in it, if any.
 pub(super) fn open(format: &Format, input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
-    let stem = input.path.file_stem().filter(|_| input.path.extension().is_some()).unwrap_or(OsStr::new("")).as_bytes();
-    let is_inner = options.depth < DEPTH && has_usual_extension(stem);
+    let stem = stem(&input.path);
+    let is_inner = is_enclosed(&stem, options);
     // The content of a nested container is not read in order.
     let pieces = || Pieces::new(options.account.clone());
     let options = if is_inner { &Options { pieces: pieces(), ..options.clone() } } else { options };
     let container = space::placed((format.open)(input, options)?, &options.space);
-    let stem = stem.to_vec();
     Ok(match container.stream() {
         Some(stream) if is_inner => {
             let path = input.path.join(OsStr::from_bytes(&stem));
             let own = input.source.as_ref().map_or(0, |source| source.len());
-            let file_size = if options.depth == 0 { own } else { options.file_size };
-            let options = Options { depth: options.depth + 1, file_size, pieces: pieces(), ..options.clone() };
-            let inner = Arc::new(Inner { outer: container.clone(), stream, path, options, opened: Once::new() });
+            let (outer, at, of) = (container.sources(), path.clone(), options.clone());
+            let bytes = move || {
+                let source = Source::of(&at, Decoded::new(outer.clone(), stream.clone(), &of)?);
+                Ok(Bytes { source, content: Some(Content::Blob(stream.clone())) })
+            };
+            let inner = Arc::new(Inner::new(path, options, own, bytes));
             Arc::new(Outer { container, stem, inner: Some(inner) })
         }
         // The tree names the link after the file that was opened, which is another one.
@@ -86,22 +96,76 @@ pub(super) fn open(format: &Format, input: &Input, options: &Options) -> Result<
     })
 }
 
-/// The container in the stream of another one.
-struct Inner {
-    outer: Arc<dyn Container>,
-    stream: BlobRef,
+/// The name of the file in a compressed one; empty if that has no extension.
+fn stem(path: &Path) -> Vec<u8> {
+    let (Some(stem), Some(extension)) = (path.file_stem(), path.extension()) else { return Vec::new() };
+    let short = SHORT.iter().find(|(short, _)| extension.eq_ignore_ascii_case(short));
+    [stem.as_bytes(), short.map_or("", |(_, long)| long).as_bytes()].concat()
+}
+
+/// Whether a file called `name` in a container with these options is a container too.
+pub(super) fn is_enclosed(name: &[u8], options: &Options) -> bool {
+    options.depth < DEPTH && (has_usual_extension(name) || has_extension(name, |format| format.enclosed))
+}
+
+/// The bytes of a container in another one.
+pub(super) struct Bytes {
+    pub(super) source: Arc<Source>,
+    /// The same as a part of decoded content: readers then share its pieces.
+    pub(super) content: Option<Content>,
+}
+
+/// A container in another one: in its stream, or among its members.
+pub(super) struct Inner {
     path: PathBuf,
     options: Options,
+    bytes: Box<dyn Fn() -> Result<Bytes> + Send + Sync>,
     opened: Once<Arc<dyn Container>>,
+}
+
+impl Inner {
+    /// The container at `path` in the bytes that `bytes` gives; the one around it has `options` and `own` bytes.
+    pub(super) fn new(
+        path: PathBuf,
+        options: &Options,
+        own: u64,
+        bytes: impl Fn() -> Result<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        let file_size = if options.depth == 0 { own } else { options.file_size };
+        let pieces = Pieces::new(options.account.clone());
+        let options = Options { depth: options.depth + 1, file_size, pieces, ..options.clone() };
+        Self { path, options, bytes: Box::new(bytes), opened: Once::new() }
+    }
+
+    /// Runs all its checks, one after the other.
+    ///
+    /// # Errors
+    /// The first one.
+    pub(super) fn check(&self) -> Result<()> {
+        self.open()?.checks().into_iter().try_for_each(|check| match check {
+            Check::Run { name, run, .. } => run().map_err(|e| e.within(name)),
+            Check::Decode { name, blob } => decode_all(&blob).map_err(|e| e.within(name)),
+        })
+    }
+}
+
+/// Decodes all pieces of a blob.
+fn decode_all(blob: &BlobRef) -> Result<()> {
+    let layout = blob.layout()?;
+    for piece in 0..layout.count() {
+        let range = layout.range(piece);
+        wanted::check()?;
+        blob.decode(piece, &mut zeroed(range.end.saturating_sub(range.start), "piece")?)?;
+    }
+    Ok(())
 }
 
 impl Enclosed for Inner {
     fn open(&self) -> Result<Arc<dyn Container>> {
         let open = || {
-            let bytes = Decoded::new(self.outer.sources(), self.stream.clone(), &self.options)?;
-            let source = Source::of(&self.path, bytes);
+            let Bytes { source, content } = (self.bytes)()?;
             let opened = decode_budget::opening(work(self.options.file_size), || {
-                open_or_explain(&Input::of(source.clone())?, &self.options)
+                open_or_explain(&Input { content, ..Input::of(source.clone())? }, &self.options)
             });
             let (container, error) = match opened {
                 Ok(opened) => opened,
@@ -118,6 +182,10 @@ impl Enclosed for Inner {
 
     fn known(&self) -> Option<Arc<dyn Container>> {
         self.opened.ready()?.ok().cloned()
+    }
+
+    fn lists_by_decoding(&self) -> bool {
+        has_extension(self.path.as_os_str().as_bytes(), |format| format.enclosed)
     }
 }
 
@@ -147,6 +215,10 @@ impl Container for Outer {
             _ => entry,
         };
         Ok(self.container.entries()?.into_iter().map(named).collect())
+    }
+
+    fn lists_by_decoding(&self) -> bool {
+        self.inner.as_ref().is_some_and(|inner| inner.lists_by_decoding())
     }
 
     fn checks(&self) -> Vec<Check> {

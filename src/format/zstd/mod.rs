@@ -38,7 +38,8 @@ use super::{
 };
 
 /// Entry in the table of formats.
-pub(super) const FORMAT: Format = Format { name: "zstd", extensions: &["zst", "zstd"], detect, open, kernels: &[] };
+pub(super) const FORMAT: Format =
+    Format { name: "zstd", extensions: &["zst", "zstd", "tzst"], enclosed: &[], detect, open, kernels: &[] };
 
 /// From this file size on, the seek table gives the sizes of frames that do not state them; in smaller files they are
 /// counted.

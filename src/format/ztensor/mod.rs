@@ -52,7 +52,8 @@ use manifest::Manifest;
 use quoted::{quoted, truncated};
 
 /// Entry in the table of formats.
-pub(super) const FORMAT: Format = Format { name: "ztensor", extensions: &["zt"], detect, open, kernels: &[] };
+pub(super) const FORMAT: Format =
+    Format { name: "ztensor", extensions: &["zt"], enclosed: &[], detect, open, kernels: &[] };
 
 fn detect(input: &Input) -> bool {
     [MAGIC_01, MAGIC_1, MAGIC_2].into_iter().any(|magic| input.head.starts_with(magic))

@@ -64,6 +64,7 @@ use version::Version;
 pub(super) const FORMAT: Format = Format {
     name: "zxc",
     extensions: &["zxc"],
+    enclosed: &[],
     detect: |input| input.head.starts_with(&MAGIC) || input.head.starts_with(&OLD_MAGIC),
     open,
     kernels: &[],

@@ -31,8 +31,8 @@ use crate::fs::reply::Reply;
 use crate::fs::reply_buffer;
 use crate::fs::shared::catch_panic;
 use crate::fs::sys;
-use crate::mirror::{Opened, Target, is_candidate, stat_container, stays_inside, who_may_read};
-use crate::source::{Below, Passed, Rights, Seen, Version};
+use crate::mirror::{Opened, Target, is_candidate, stat_container, who_may_read};
+use crate::source::{Below, Passed, Rights, Seen, Version, stays_inside};
 use crate::tree::ROOT;
 
 /// How long the kernel may keep an entry outside of containers: a change is seen within a second on a busy machine too.

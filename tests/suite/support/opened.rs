@@ -87,7 +87,7 @@ pub(crate) fn files(container: &dyn Container) -> Vec<(String, File)> {
                 Node::Container(inner) => {
                     walk(&format!("{path}/"), inner.open().unwrap().entries().unwrap(), None, found);
                 }
-                Node::Link(_) | Node::StemLink(_) | Node::IndexedDir(_) => {}
+                Node::Link(_) | Node::StemLink(_) | Node::LazyLink(_) | Node::IndexedDir(_) => {}
             }
         }
     }

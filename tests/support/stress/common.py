@@ -202,7 +202,7 @@ class Sources:
     def __init__(self, stress, row):
         self.stress, self.row, self.views = stress, row, {}
         self.kept = 0
-        self.small = sorted(path for name in ("fzm", "blosc2", "zxc", "ztensor", "zstd")
+        self.small = sorted(path for name in ("fzm", "blosc2", "zxc", "ztensor", "zstd", "tar")
                             for path in (stress.data / name).iterdir() if self.is_source(path))
         self.large = []
 

@@ -162,7 +162,7 @@ def run(stress, row, _):
     disk = stress.folder("spill")
     made = shapes(folder)
     broken = [path for path in sorted((stress.data / "broken").rglob("*")) if path.is_file()]
-    for name in ("fzm", "blosc2", "zxc", "ztensor", "zstd"):
+    for name in ("fzm", "blosc2", "zxc", "ztensor", "zstd", "tar"):
         broken += sorted(path for path in (stress.data / name / "bad").glob("*") if path.suffix != ".json")
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256M", "none", disk], check=False).returncode == 0
     try:

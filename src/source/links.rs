@@ -1,11 +1,11 @@
-//! Symbolic links in a mirrored directory: which of them cannot lead out of it.
+//! Symbolic links in a mirrored directory or an archive: which of them cannot lead out of it.
 //!
 //! Only relative ones that go up at their beginning only, and no further than the directory.
 #![forbid(unsafe_code)]
 
 use std::path::{Component, Path};
 
-/// Whether a link in a directory `depth` below the mirrored one cannot lead out of it by `target`. Names in the target
+/// Whether a link in a directory `depth` below the outermost one cannot lead out of that by `target`. Names in the target
 /// may be links themselves, which do not lead out either; going up after one of them might.
 pub fn stays_inside(target: &Path, depth: usize) -> bool {
     let up = target.components().take_while(|part| matches!(part, Component::ParentDir | Component::CurDir));

@@ -1,0 +1,350 @@
+//! The tree of the members: one node for each, in lists that spill.
+//!
+//! Limits: 40 bytes for a node, its name, and while it is made 12 to 24 bytes of a hash table; all charged to the
+//! account. At most [`DEPTH`] directories above a member; names of at most 16 KiB. Members beyond that are left out.
+//!
+//! Of members with the same name the last one counts, as when they are extracted in order: but none removes a directory
+//! that is not empty, or is put below a file.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+
+use crate::account::{Account, HashIndex, Records, Text};
+use crate::bytes::{FileOffset, to_u64, to_usize};
+use crate::error::{Error, Kind, Result};
+use crate::source::Source;
+
+use super::members::{Member, Members, What};
+use super::node::{NONE, Node, NodeKind, halves, pair};
+
+/// Maximum number of directories above a member.
+const DEPTH: usize = 256;
+/// The longest name or target.
+const NAME: usize = 16 << 10;
+/// Name of the lists in errors.
+const WHAT: &str = "members of the archive";
+/// The root, which is the first node.
+pub(super) const ROOT: u32 = 0;
+/// The members of an archive as a tree.
+#[derive(Debug)]
+pub(super) struct Index {
+    nodes: Records<4>,
+    /// The name of each node.
+    names: Text,
+    /// The targets of symbolic links.
+    targets: Text,
+    /// How many members there are.
+    pub(super) members: u64,
+    /// Of these, how many are not shown.
+    pub(super) left_out: u64,
+    /// Bytes of all files.
+    pub(super) bytes: u64,
+    /// Why there may be more members.
+    pub(super) damage: Option<Error>,
+}
+
+impl Index {
+    /// Reads all headers of the archive `source`. Ends at a broken one. `is_dir` tells whether a node of this name is
+    /// shown as a directory.
+    ///
+    /// # Errors
+    /// Fails if a header cannot be read now, or the account is exhausted.
+    pub(super) fn read(source: &Arc<Source>, account: &Account, is_dir: IsDir<'_>) -> Result<Self> {
+        let mut building = Building::new(account, is_dir)?;
+        let mut members = Members::from(source, FileOffset(0));
+        loop {
+            match members.next() {
+                Ok(Some(member)) => building.add(&member)?,
+                Ok(None) => break,
+                Err(e) if e.is_lasting() => {
+                    building.index.damage = Some(e);
+                    break;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        let end = members.end();
+        if building.index.damage.is_none() && end > source.len() {
+            let (need, have) = (end, source.len());
+            building.index.damage = Some(Error::new(Kind::Truncated { need, have }, "archive"));
+        }
+        building.finish()
+    }
+
+    /// How many nodes there are.
+    pub(super) fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Node `number`.
+    pub(super) fn node(&self, number: u32) -> Option<Node> {
+        self.nodes.get(usize::try_from(number).ok()?).map(Node::decode)
+    }
+
+    pub(super) fn name(&self, number: u32) -> &[u8] {
+        usize::try_from(number).ok().and_then(|number| self.names.bytes(number)).unwrap_or_default()
+    }
+
+    /// The target of the symbolic link `node`.
+    pub(super) fn target(&self, node: &Node) -> &[u8] {
+        usize::try_from(node.at).ok().and_then(|number| self.targets.bytes(number)).unwrap_or_default()
+    }
+
+    /// The children of the directory `dir`, in the order of the archive.
+    pub(super) fn children(&self, dir: u32) -> impl Iterator<Item = (u32, Node)> {
+        let mut at = self.node(dir).filter(|node| node.kind == NodeKind::Dir).map_or(NONE, |node| halves(node.at).0);
+        std::iter::from_fn(move || {
+            let (number, node) = (at, self.node(at)?);
+            at = node.next;
+            Some((number, node))
+        })
+    }
+
+    /// How many directories are above the node `number`.
+    pub(super) fn depth(&self, number: u32) -> usize {
+        let mut at = number;
+        let up = || {
+            let parent = self.node(at).filter(|_| at != ROOT)?.parent;
+            at = parent;
+            Some(parent)
+        };
+        std::iter::from_fn(up).take(DEPTH.saturating_add(1)).count()
+    }
+
+    fn set(&mut self, number: u32, node: &Node) -> Result<()> {
+        self.nodes.set(to_usize(number.into(), WHAT)?, node.encode())
+    }
+}
+
+/// Whether a node of this name is shown as a directory.
+type IsDir<'a> = &'a dyn Fn(&Node, &[u8]) -> bool;
+
+/// An index that is being made.
+struct Building<'a> {
+    index: Index,
+    is_dir: IsDir<'a>,
+    by_name: HashIndex,
+    /// The directory of the last member, and its path.
+    last: (Vec<u8>, u32),
+}
+
+impl<'a> Building<'a> {
+    fn new(account: &Account, is_dir: IsDir<'a>) -> Result<Self> {
+        let (names, targets) = (Text::new(account, WHAT), Text::new(account, WHAT));
+        let nodes = Records::new(account, WHAT);
+        let index = Index { nodes, names, targets, members: 0, left_out: 0, bytes: 0, damage: None };
+        let mut building = Self { index, is_dir, by_name: HashIndex::new(account), last: (Vec::new(), ROOT) };
+        building.index.nodes.push(Node::new(ROOT, NodeKind::Dir).encode())?;
+        building.index.names.push(b"")?;
+        Ok(building)
+    }
+
+    fn finish(mut self) -> Result<Index> {
+        self.index.nodes.finish()?;
+        self.index.names.finish()?;
+        self.index.targets.finish()?;
+        Ok(self.index)
+    }
+
+    /// Adds a member.
+    fn add(&mut self, member: &Member) -> Result<()> {
+        self.index.members = self.index.members.saturating_add(1);
+        if !self.place(member)? {
+            self.index.left_out = self.index.left_out.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    /// Puts a member into the tree; returns whether it is shown there.
+    fn place(&mut self, member: &Member) -> Result<bool> {
+        let Member { name, link, what, .. } = member;
+        let kind = match what {
+            What::Other => return Ok(false),
+            What::Dir => NodeKind::Dir,
+            What::Symlink => NodeKind::Symlink,
+            What::File if member.map.is_some() => NodeKind::Sparse,
+            What::File => NodeKind::File,
+            What::HardLink => NodeKind::Dangling,
+        };
+        let Some((above, own)) = path(name) else {
+            // The directory itself: `./`.
+            return if kind == NodeKind::Dir { self.describe(ROOT, member).map(|()| true) } else { Ok(false) };
+        };
+        let Some(parent) = self.directory(above)? else { return Ok(false) };
+        let mut node = Node { mode: member.mode, mtime: member.mtime, len: member.len, ..Node::new(parent, kind) };
+        match kind {
+            NodeKind::Dir => node.len = 0,
+            NodeKind::File => node.at = member.data.0,
+            NodeKind::Sparse => node.at = member.at.0,
+            NodeKind::Symlink if link.len() > NAME => return Ok(false),
+            NodeKind::Symlink => {
+                node.at = to_u64(self.index.targets.len());
+                self.index.targets.push(link)?;
+            }
+            NodeKind::Dangling => {
+                // What has that name now: a later member may replace it there, but not here.
+                let found = self.find_path(link).and_then(|number| self.index.node(number));
+                match found.filter(|found| found.kind != NodeKind::Dir) {
+                    Some(found) => node = Node { parent, next: NONE, ..found },
+                    None => node.at = member.at.0,
+                }
+            }
+        }
+        self.put(node, own)
+    }
+
+    /// Puts `node` into its directory, under `name`; returns whether it is shown there.
+    fn put(&mut self, node: Node, name: &[u8]) -> Result<bool> {
+        let Some(number) = self.find(node.parent, name) else { return self.append(node, name).map(|_| true) };
+        let Some(there) = self.index.node(number) else { return Ok(false) };
+        let is_dir = |node: &Node| node.kind == NodeKind::Dir;
+        let is_shown_as_dir = |node: &Node| u64::from((self.is_dir)(node, name));
+        let is_empty = halves(there.at).0 == NONE;
+        if is_dir(&there) && is_dir(&node) {
+            return self.index.set(number, &Node { mode: node.mode, mtime: node.mtime, ..there }).map(|()| true);
+        }
+        if is_dir(&there) && !is_empty {
+            return Ok(false);
+        }
+        self.last = (Vec::new(), ROOT);
+        let (before, after) = (is_shown_as_dir(&there), is_shown_as_dir(&node));
+        self.index.bytes = self.index.bytes.saturating_sub(there.len).saturating_add(node.len);
+        if let Some(dir) = self.index.node(node.parent) {
+            let len = dir.len.saturating_add(after).saturating_sub(before);
+            self.index.set(node.parent, &Node { len, ..dir })?;
+        }
+        self.index.set(number, &Node { next: there.next, ..node }).map(|()| true)
+    }
+
+    /// Adds `node` as the last child of its directory; returns its number.
+    fn append(&mut self, node: Node, name: &[u8]) -> Result<u32> {
+        let (value, limit) = (to_u64(self.index.nodes.len()), u64::from(NONE).saturating_sub(1));
+        let number = u32::try_from(value).ok().filter(|&number| number < NONE);
+        let number = number.ok_or_else(|| Error::new(Kind::TooLarge { value, limit }, WHAT))?;
+        self.index.names.push(name)?;
+        self.index.nodes.push(node.encode())?;
+        self.index.bytes = self.index.bytes.saturating_add(node.len);
+        self.by_name.insert(self.hash(node.parent, name), number)?;
+        let Some(mut dir) = self.index.node(node.parent) else { return Ok(number) };
+        let (first, last) = halves(dir.at);
+        if let Some(before) = self.index.node(last) {
+            self.index.set(last, &Node { next: number, ..before })?;
+        }
+        dir.len = dir.len.saturating_add(u64::from((self.is_dir)(&node, name)));
+        dir.at = pair(if first == NONE { number } else { first }, number);
+        self.index.set(node.parent, &dir)?;
+        Ok(number)
+    }
+
+    /// Records mode and time of the directory `number`.
+    fn describe(&mut self, number: u32, member: &Member) -> Result<()> {
+        let Some(node) = self.index.node(number) else { return Ok(()) };
+        self.index.set(number, &Node { mode: member.mode, mtime: member.mtime, ..node })
+    }
+
+    /// The directory at `path`, made if it is missing; `None` if there is something else, or it would be too deep.
+    fn directory(&mut self, path: &[u8]) -> Result<Option<u32>> {
+        if self.last.0 == path {
+            return Ok(Some(self.last.1));
+        }
+        if components(path).nth(DEPTH).is_some() {
+            return Ok(None);
+        }
+        let mut at = ROOT;
+        for name in components(path) {
+            if name.len() > NAME {
+                return Ok(None);
+            }
+            at = match self.find(at, name) {
+                Some(number) if self.index.node(number).is_some_and(|node| node.kind == NodeKind::Dir) => number,
+                Some(_) => return Ok(None),
+                None => self.append(Node::new(at, NodeKind::Dir), name)?,
+            };
+        }
+        self.last = (path.to_vec(), at);
+        Ok(Some(at))
+    }
+
+    /// The node at `path`.
+    fn find_path(&self, path: &[u8]) -> Option<u32> {
+        components(path).take(DEPTH.saturating_add(1)).try_fold(ROOT, |at, name| self.find(at, name))
+    }
+
+    fn find(&self, dir: u32, name: &[u8]) -> Option<u32> {
+        let is =
+            |number| self.index.node(number).is_some_and(|node| node.parent == dir) && self.index.name(number) == name;
+        self.by_name.find(self.hash(dir, name), is)
+    }
+
+    fn hash(&self, dir: u32, name: &[u8]) -> u32 {
+        self.by_name.hash(&[&dir.to_le_bytes(), name].concat())
+    }
+}
+
+/// The components of a path: those that are empty or `.` say nothing. `..` is a name like any other, which the tree
+/// makes safe.
+fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."))
+}
+
+/// The path of the directory of `path`, and the name in it; `None` if there is no name.
+fn path(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let name = components(path).last().filter(|name| name.len() <= NAME)?;
+    // It ends where only separators and dots follow.
+    let end = path.len().checked_sub(tail(path))?;
+    Some((path.get(..end.checked_sub(name.len())?)?, name))
+}
+
+/// How many bytes of empty components and `.` end `path`.
+fn tail(path: &[u8]) -> usize {
+    let parts = path.rsplit(|&byte| byte == b'/').take_while(|part| matches!(*part, b"" | b"."));
+    parts.fold(0, |sum: usize, part| sum.saturating_add(part.len()).saturating_add(1))
+}
+
+#[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, clippy::as_conversions, reason = "a test fails by panicking")]
+mod tests {
+    use super::super::tar_blocks::{entry, header};
+    use super::*;
+
+    #[test]
+    fn many_members_stay_within_the_account() {
+        const COUNT: usize = 40_000;
+        let bytes: Vec<u8> = (0..COUNT).flat_map(|i| entry(&format!("dir/{i:07}.txt"), b'0', "")).collect();
+        let source = Source::from_bytes(bytes);
+        let read = |account: &Account| Index::read(&source, account, &|_, _| false);
+        for (memory, disk) in [(64 << 20, 0), (0, 64 << 20)] {
+            let account = Account::new(memory, disk);
+            let index = read(&account).unwrap();
+            let dir = index.children(ROOT).next().unwrap().0;
+            assert_eq!((index.members, index.children(dir).count()), (COUNT as u64, COUNT));
+            let peaks = account.peaks();
+            assert!(peaks.memory + peaks.disk < 100 * COUNT as u64, "{peaks:?}");
+        }
+        let account = Account::new(0, 0);
+        let most = |n: u64| account.charge_list(n, "rest").is_ok();
+        let rest = (0..40).rev().fold(0, |sum, bit| if most(sum + (1 << bit)) { sum + (1 << bit) } else { sum });
+        let taken = account.charge_list(rest, "others").unwrap();
+        assert!(matches!(read(&account).unwrap_err().kind(), Kind::NoRoom { .. }));
+        drop(taken);
+    }
+
+    #[test]
+    fn subdirectories_are_counted_as_members_come_and_go() {
+        let is_dir = |node: &Node, _: &[u8]| node.kind == NodeKind::Dir;
+        let dir = |name: &str| entry(name, b'5', "");
+        let file = |name: &str| header(name, b'0', 0, "");
+        for (members, count) in [
+            (vec![dir("a"), dir("a/b"), dir("c/d")], 2),
+            (vec![dir("a"), dir("a"), file("b")], 1),
+            (vec![dir("a"), file("a")], 0),
+            (vec![file("a"), dir("a")], 1),
+            (vec![dir("a"), file("a"), dir("a/"), file("a/b")], 1),
+        ] {
+            let source = Source::from_bytes(members.concat());
+            let index = Index::read(&source, &Account::new(1 << 20, 0), &is_dir).unwrap();
+            assert_eq!(index.node(ROOT).unwrap().len, count);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Tar archives: of Unix V7, POSIX (ustar, pax) and GNU, with sparse files.
+//!
+//! Reference: POSIX.1-2024 `pax`; the manual of GNU tar, "Tar Internals".
+//!
+//! Shows as: the members, with their modes and times, and nothing else. A link that leads out of the archive cannot be
+//! followed; hard links are files with the same content; devices and pipes are left out. A member that is a container
+//! is a directory. After a broken header there is nothing more than `error.txt`, which names it.
+//! Checked: the sums of all headers, when the archive is listed.
+//! Limits: see `members`, `sparse` and `index`.
+//!
+//! Invariants: opening reads one header. Listing reads all of them, and no content: in a compressed archive that
+//! decodes all that cannot be skipped, once.
+#![forbid(unsafe_code)]
+
+mod dir;
+mod header;
+mod index;
+mod members;
+mod node;
+mod records;
+mod sparse;
+#[cfg(test)]
+#[allow(dead_code, reason = "the tests of trees use all of it")]
+#[path = "../../../tests/support/tar_blocks.rs"]
+mod tar_blocks;
+
+use std::ffi::OsStr;
+use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use crate::bytes::FileOffset;
+use crate::error::{Error, Kind, Result};
+use crate::once::Once;
+use crate::recent::Recent;
+use crate::source::Source;
+
+use super::nested::{self, Bytes, Inner};
+use super::{Check, Container, Content, Directory, Entry, File, FileExtent, Format, Info, Input, Options};
+use dir::MemberDir;
+use header::{BLOCK, Dialect, Header};
+use index::{Index, ROOT};
+use members::{Member, Members};
+use node::{Node, NodeKind};
+use sparse::Sparse;
+
+/// The entry in the table of formats. A tar file in a directory stays a file; one in a stream is a directory.
+pub(super) const FORMAT: Format =
+    Format { name: "tar", extensions: &[], enclosed: &["tar"], detect, open, kernels: &[] };
+
+/// Where the magic is.
+const MAGIC: std::ops::Range<usize> = 257..262;
+/// How many containers among the members stay open.
+const OPEN: NonZeroUsize = NonZeroUsize::new(64).unwrap();
+
+fn detect(input: &Input) -> bool {
+    if input.head.get(MAGIC) == Some(b"ustar") {
+        return true;
+    }
+    // Archives of V7 have no magic, and empty ones no header.
+    let is_named = input.path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("tar"));
+    let block = input.head.first_chunk::<{ header::BLOCK_LEN }>();
+    is_named && block.is_some_and(|block| is_zero(block) || header::is_header(block))
+}
+
+fn is_zero(block: &[u8]) -> bool {
+    block.iter().all(|&byte| byte == 0)
+}
+
+fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
+    let source = input.file()?;
+    let block = source.get(FileOffset(0), BLOCK, "header")?;
+    let version = if is_zero(&block) { "empty" } else { version(&Header::parse(&block, FileOffset(0))?) };
+    let (content, options) = (input.content.clone(), options.clone());
+    let (index, open) = (Once::new(), Recent::new(OPEN));
+    Ok(Arc::new(Tar(Arc::new(Archive { source, content, options, version, index, open }))))
+}
+
+/// Who wrote the archive.
+fn version(header: &Header) -> &'static str {
+    match (header.kind, header.dialect) {
+        (b'x' | b'g' | b'X', _) => "pax",
+        (_, Dialect::Ustar) => "ustar",
+        (_, Dialect::Gnu) => "gnu",
+        (_, Dialect::V7) => "v7",
+    }
+}
+
+struct Tar(Arc<Archive>);
+
+/// An archive.
+struct Archive {
+    source: Arc<Source>,
+    /// The archive as a part of decoded content, if it is in a stream.
+    content: Option<Content>,
+    options: Options,
+    version: &'static str,
+    index: Once<Index>,
+    /// The containers among the members that were in use last.
+    open: Recent<u32, Arc<Inner>>,
+}
+
+impl Archive {
+    /// The tree of the members; reads all headers the first time.
+    fn index(&self) -> Result<&Index> {
+        self.index.get(|| {
+            let index = Index::read(&self.source, &self.options.account, &|node, name| self.is_dir(node, name))?;
+            if let Some(damage) = &index.damage {
+                tracing::warn!("{}: {}", self.source.path().display(), damage.explain());
+            }
+            Ok(index)
+        })
+    }
+
+    /// The content of `len` bytes at `at`: of what is missing at the end of the archive, an error.
+    fn stored(&self, at: u64, len: u64) -> Content {
+        let there = self.source.len().saturating_sub(at).min(len);
+        let source = || Arc::clone(&self.source);
+        let found = match &self.content {
+            Some(content) => content.clone().slice(at..at.saturating_add(there)),
+            None => Content::FileExtent(FileExtent { source: source(), at: FileOffset(at), len: there, gate: None }),
+        };
+        if there == len {
+            return found;
+        }
+        let error = Error::new(Kind::Truncated { need: len, have: there }, "content").at(FileOffset(at));
+        let missing = Content::Computed { len: Some(len - there), make: Arc::new(move |_| Err(error.clone())) };
+        Content::Join([found, missing].into())
+    }
+
+    /// The file of `node`.
+    fn file(self: &Arc<Self>, node: &Node) -> File {
+        let len = node.len;
+        let content = match node.kind {
+            NodeKind::Sparse => {
+                let (me, at) = (Arc::clone(self), node.at());
+                let make = move || {
+                    let none = || Error::corrupt("no member", "header").at(at);
+                    let member = Members::from(&me.source, at).next()?.ok_or_else(none)?;
+                    let Member { map, data, stored, len, .. } = member;
+                    let sparse = Sparse { map: map.unwrap_or_default(), data, stored, len };
+                    sparse.content(&me.source, |at, len| me.stored(at, len))
+                };
+                Content::Deferred { len: Some(len), make: Arc::new(make) }
+            }
+            NodeKind::Dangling => {
+                let why = "a hard link to a name that no member before it has";
+                let error = Error::corrupt(why, "linkname").at(node.at());
+                Content::Computed { len: None, make: Arc::new(move |_| Err(error.clone())) }
+            }
+            _ => self.stored(node.at().0, len),
+        };
+        File::new(content).stored(len).attr("offset", node.at().0)
+    }
+
+    /// Whether the member `name` is shown as the container that it is by its name.
+    fn is_container(&self, node: &Node, name: &[u8]) -> bool {
+        node.kind == NodeKind::File && node.len > 0 && nested::is_enclosed(name, &self.options)
+    }
+
+    /// Whether the member `name` is shown as a directory.
+    fn is_dir(&self, node: &Node, name: &[u8]) -> bool {
+        node.kind == NodeKind::Dir || self.is_container(node, name)
+    }
+
+    /// The container that the member `number` is.
+    fn container(self: &Arc<Self>, number: u32, node: &Node) -> Result<Arc<Inner>> {
+        let path = self.path(number)?;
+        let make = || {
+            let (source, at, len) = (Arc::clone(&self.source), node.at().0, node.len);
+            let content = self.content.is_some().then(|| self.stored(at, len));
+            let (of, file_size) = (path.clone(), self.source.len());
+            let bytes = move || {
+                let source = Source::within(&source, at..at.saturating_add(len), of.clone())?;
+                Ok(Bytes { source, content: content.clone() })
+            };
+            Arc::new(Inner::new(path, &self.options, file_size, bytes))
+        };
+        Ok(self.open.get_or_put(number, make))
+    }
+
+    /// The path of a member, for messages.
+    fn path(&self, number: u32) -> Result<PathBuf> {
+        let index = self.index()?;
+        let (mut names, mut at) = (Vec::new(), number);
+        while let Some(node) = index.node(at).filter(|_| at != ROOT) {
+            names.push(OsStr::from_bytes(index.name(at)));
+            at = node.parent;
+        }
+        Ok(self.source.path().join(names.into_iter().rev().collect::<PathBuf>()))
+    }
+
+    /// Checks all headers, and the containers among the members.
+    fn check(self: &Arc<Self>) -> Result<()> {
+        let index = self.index()?;
+        for number in 0..u32::try_from(index.nodes()).unwrap_or(u32::MAX) {
+            let Some(node) = index.node(number) else { break };
+            if self.is_container(&node, index.name(number)) {
+                let inner = self.container(number, &node)?;
+                inner.check().map_err(|e| e.within(String::from_utf8_lossy(index.name(number))))?;
+            }
+        }
+        index.damage.clone().map_or(Ok(()), Err)
+    }
+}
+
+impl Container for Tar {
+    fn info(&self) -> Info {
+        let Archive { source, version, index, .. } = &*self.0;
+        let index = index.ready().and_then(Result::ok);
+        let mut details = Map::new();
+        let mut add = |key: &str, value: Value| drop(details.insert(key.into(), value));
+        add("members", index.map(|index| index.members).into());
+        add("left_out", index.map(|index| index.left_out).into());
+        if let Some(damage) = index.and_then(|index| index.damage.as_ref()) {
+            add("damage", damage.explain().into());
+        }
+        Info {
+            format: FORMAT.name,
+            format_version: (*version).to_owned(),
+            file_size: source.len(),
+            decoded_size: index.map(|index| index.bytes),
+            checksums: json!({ "headers": "sum" }),
+            checksum_count: index.map(|index| index.members),
+            details,
+        }
+    }
+
+    fn is_described(&self) -> bool {
+        false
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>> {
+        Ok(Vec::new())
+    }
+
+    fn directory(&self) -> Option<Arc<dyn Directory>> {
+        Some(Arc::new(MemberDir::new(Arc::clone(&self.0), ROOT)))
+    }
+
+    fn checks(&self) -> Vec<Check> {
+        let archive = Arc::clone(&self.0);
+        vec![Check::Run { name: "members".into(), bytes: 0, run: Box::new(move || archive.check()) }]
+    }
+
+    fn sources(&self) -> Vec<Arc<Source>> {
+        vec![Arc::clone(&self.0.source)]
+    }
+}

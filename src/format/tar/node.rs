@@ -1,0 +1,118 @@
+//! A member as a record of 32 bytes.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use crate::bytes::FileOffset;
+
+/// The end of a list of children.
+pub(super) const NONE: u32 = u32::MAX;
+/// Bits of the size in its word.
+const SIZE: u32 = 48;
+
+/// The type of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NodeKind {
+    Dir,
+    File,
+    /// A file whose map of holes is to be read.
+    Sparse,
+    Symlink,
+    /// A hard link to a name that no earlier member has.
+    Dangling,
+}
+
+/// A member in the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) parent: u32,
+    /// The next child of the same directory.
+    pub(super) next: u32,
+    pub(super) kind: NodeKind,
+    /// If it was recorded: for the owner, the group and others.
+    pub(super) mode: Option<u16>,
+    /// Bytes of a file; of a directory, how many of its children are directories.
+    pub(super) len: u64,
+    /// Of a file, where its content is; of a sparse one, where its headers are; of a symbolic link, the number of its
+    /// target; of a directory, its first and its last child.
+    pub(super) at: u64,
+    /// Seconds since 1970, at most 272 years from then, and nanoseconds.
+    pub(super) mtime: Option<(i64, u32)>,
+}
+
+impl Node {
+    pub(super) fn new(parent: u32, kind: NodeKind) -> Self {
+        let at = if kind == NodeKind::Dir { pair(NONE, NONE) } else { 0 };
+        Self { parent, next: NONE, kind, mode: None, len: 0, at, mtime: None }
+    }
+
+    /// Where the content or the headers of a file are.
+    pub(super) fn at(&self) -> FileOffset {
+        FileOffset(self.at)
+    }
+
+    pub(super) fn encode(&self) -> [u64; 4] {
+        let kind = match self.kind {
+            NodeKind::Dir => 0,
+            NodeKind::File => 1,
+            NodeKind::Sparse => 2,
+            NodeKind::Symlink => 3,
+            NodeKind::Dangling => 4_u64,
+        };
+        let mode = self.mode.map_or(0, |mode| u64::from(mode & 0o777) | 0o1000);
+        let time = self.mtime.filter(|(seconds, _)| (-MOST..MOST).contains(seconds));
+        let time = time
+            .map_or(UNKNOWN, |(seconds, nanos)| seconds.saturating_add(MOST).cast_unsigned() << 30 | u64::from(nanos));
+        [pair(self.parent, self.next), self.at, self.len | mode << SIZE | kind << (SIZE.saturating_add(12)), time]
+    }
+
+    pub(super) fn decode([links, at, size, time]: [u64; 4]) -> Self {
+        let kind = match size >> SIZE.saturating_add(12) {
+            0 => NodeKind::Dir,
+            1 => NodeKind::File,
+            2 => NodeKind::Sparse,
+            3 => NodeKind::Symlink,
+            _ => NodeKind::Dangling,
+        };
+        let (parent, next) = halves(links);
+        let mode = u16::try_from(size >> SIZE & 0o1777).ok().filter(|mode| mode & 0o1000 != 0);
+        let seconds = (time >> 30).cast_signed().saturating_sub(MOST);
+        let nanos = u32::try_from(time & ((1 << 30) - 1)).unwrap_or(0);
+        let mtime = (time != UNKNOWN).then_some((seconds, nanos));
+        let len = size & ((1 << SIZE) - 1);
+        Self { parent, next, kind, mode: mode.map(|mode| mode & 0o777), len, at, mtime }
+    }
+}
+
+/// Half the seconds that a node can hold.
+const MOST: i64 = 1 << 33;
+/// No time.
+const UNKNOWN: u64 = u64::MAX;
+
+/// Two numbers in one.
+pub(super) fn pair(high: u32, low: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// The two numbers of a pair.
+pub(super) fn halves(both: u64) -> (u32, u32) {
+    let half = |n: u64| u32::try_from(n & u64::from(u32::MAX)).unwrap_or(NONE);
+    (half(both >> 32), half(both))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_encoded_without_loss() {
+        for kind in [NodeKind::Dir, NodeKind::File, NodeKind::Sparse, NodeKind::Symlink, NodeKind::Dangling] {
+            for (mode, mtime) in
+                [(None, None), (Some(0o777), Some((-MOST, 999_999_999))), (Some(0), Some((MOST - 1, 0)))]
+            {
+                let len = (1 << SIZE) - 1;
+                let node = Node { parent: 7, next: NONE, kind, mode, len, at: u64::MAX, mtime };
+                assert_eq!(Node::decode(node.encode()), node);
+            }
+        }
+    }
+}

@@ -1,0 +1,2 @@
+#![no_main]
+fzmfs_fuzz::target!("tar");
