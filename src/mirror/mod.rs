@@ -12,6 +12,7 @@ mod directory;
 mod flat;
 mod flat_names;
 mod glob;
+mod members;
 mod opening;
 mod rules;
 

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use rustix::fs::FileType;
 
-use super::Rules;
 use super::candidates::{index_in, stat_container};
 use super::flat::flattened;
+use super::members::members;
+use super::{Layout, Rules};
 use crate::checksum::{BackgroundChecks, Threads};
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Container, Input, Options};
@@ -90,6 +91,7 @@ impl Containers {
         let threads = self.options.threads.renewed();
         let options = Options { verify, pieces, threads: threads.clone(), ..self.options.clone() };
         let (container, error) = format::open_or_explain(&input, &options)?;
+        let container = if self.rules.layout == Layout::Plain { members(container) } else { container };
         Ok(Opened { container, input, seen, checks, threads, error })
     }
 
@@ -113,7 +115,8 @@ impl Containers {
             let dir = around.below(name)?;
             let seen = index_in(&dir)?;
             let dir = Some(dir.readable(shown.clone())?);
-            let input = Input { path: shown, source: None, dir: dir.map(Place::Local), head: Vec::new() };
+            let input =
+                Input { path: shown, source: None, dir: dir.map(Place::Local), head: Vec::new(), content: None };
             return Ok(Found { input, seen });
         }
         let (source, seen) = Source::on_demand(&self.top, path, &self.files)?;
@@ -129,7 +132,7 @@ impl Containers {
         if seen.kind == FileType::Directory {
             let seen = stat_container(&around, name)?;
             let dir = Some(Place::Remote(prefix.objects(key(path)?)?));
-            let input = Input { path: self.top.path().join(path), source: None, dir, head: Vec::new() };
+            let input = Input { path: self.top.path().join(path), source: None, dir, head: Vec::new(), content: None };
             return Ok(Found { input, seen });
         }
         object(prefix, path, &seen)

@@ -2,8 +2,8 @@
 //!
 //! With `replace`, a container `x.fzm` is a directory of that name. With `beside`, it stays a file, and its tree is the
 //! directory `x.fzm.d`. A name that exists is never hidden: if there is a file `x.fzm.d`, the tree is `x.fzm~2.d`. With
-//! `flat`, it is the files of its array (`flat`), with `plain` the file that was compressed; a container without such
-//! files follows the rules of `replace`.
+//! `flat`, it is the files of its array (`flat`), with `plain` the file that was compressed, or the members of the archive
+//! that was; a container without such files follows the rules of `replace`.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;

@@ -2,6 +2,7 @@
 //!
 //! They need root and `/dev/fuse`; without, each says in one line that it was skipped.
 
+mod archives;
 mod arrays;
 mod changes;
 mod checksums;
