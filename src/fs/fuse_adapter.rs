@@ -16,6 +16,7 @@ use fuser::{
 };
 
 use super::inode_attr::AttrBuilder;
+use super::killed::Killed;
 use super::read_only;
 use super::shared::{DOTS, FOR_EVER, GENERATION, Shared, catch_panic};
 use super::walks::Visit;
@@ -50,7 +51,7 @@ impl Session {
         &self.0
     }
 
-    /// As [`Killed::enter`](super::killed::Killed::enter), if the container is on a server.
+    /// As [`Killed::enter`], if requests may wait for long.
     fn asked(&self, request: &Request) -> Option<Entered> {
         self.0.killed.as_ref().map(|killed| killed.enter(request.pid()))
     }
@@ -240,7 +241,7 @@ impl Filesystem for Session {
         self.1 &= config.capabilities().contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
         // Fails only for 0.
         config.set_max_background(BACKGROUND).ok();
-        if self.0.killed.is_some() {
+        if self.0.killed.as_ref().is_some_and(Killed::is_far) {
             // The kernel's readahead for a reader that jumps would be fetched in vain.
             config.set_max_readahead(PAGE).ok();
         }
@@ -289,7 +290,8 @@ impl Filesystem for Session {
         let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, size, "read");
         self.0.activity.request();
-        catch_panic(|| match (self.0.open_file(handle.0), &self.0.killed) {
+        let killed = self.0.killed.as_ref().filter(|killed| killed.is_far());
+        catch_panic(|| match (self.0.open_file(handle.0), killed) {
             (Some(open), None) => self.0.reader.read(&open, offset, size, reply),
             (Some(open), Some(killed)) => {
                 self.0.reader.read(&open, offset, size, killed.watch(request.pid(), reply));

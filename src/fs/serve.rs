@@ -76,7 +76,7 @@ fn serve_parts<S: Filesystem>(
     let loops = Loops::affordable().map_err(refused)?;
     let (mut mount, root, device) = Mount::make(request, &point)?;
     drop(point);
-    let (activity, is_far) = (parts.activity.clone(), parts.waits.is_some());
+    let (activity, is_far) = (parts.activity.clone(), parts.is_far);
     let started = parts.start(request, device, loops).and_then(|ended| {
         // Do not report the mount before it answers.
         root.answers()?;
@@ -108,8 +108,10 @@ struct Parts<S> {
     session: S,
     /// Runs on its own thread: detects changes, and notifies the kernel.
     watch: Box<dyn FnOnce(&Notifier) + Send>,
-    /// If reads may wait for a server.
+    /// If requests may wait for long.
     waits: Option<Arc<Waits>>,
+    /// Whether reads may wait for a server.
+    is_far: bool,
     activity: Arc<Activity>,
     ended: File,
     ends: File,
@@ -133,13 +135,14 @@ fn container_parts(request: &MountOptions, container: &Arc<dyn Container>) -> Re
     let gpu = request.options.gpu.clone();
     let decoder = Box::new(move || gpu.decoder());
     let waits = Arc::default();
-    let killed = Killed::new(&waits, container.sources());
+    let killed = Killed::of(&waits, &**container);
+    let is_far = killed.as_ref().is_some_and(Killed::is_far);
     let waits = killed.is_some().then_some(waits);
     if let Some(waits) = &waits {
         offload.expect_waits(waits);
     }
     let attributes = AttrBuilder::new(request.owner, Numbering::default());
-    let attributes = if killed.is_some() { attributes.far() } else { attributes };
+    let attributes = if is_far { attributes.far() } else { attributes };
     let activity = Arc::new(Activity::default());
     let users = held::users(&request.options.account, request.access);
     let holders = Holders::new(&users, 0, &activity);
@@ -149,7 +152,7 @@ fn container_parts(request: &MountOptions, container: &Arc<dyn Container>) -> Re
     let session = Session::new(shared, request.auto_unmount);
     let (ended, ends) = sys::pipe().map_err(refused)?;
     let watch = Box::new(move |notifier: &Notifier| watch.run(notifier, || cache.clear()));
-    Ok(Parts { session, watch, waits, activity, ended, ends })
+    Ok(Parts { session, watch, waits, is_far, activity, ended, ends })
 }
 
 fn directory_parts(request: &MountOptions, containers: Containers) -> Result<Parts<DirectorySession>, Failure> {
@@ -162,10 +165,11 @@ fn directory_parts(request: &MountOptions, containers: Containers) -> Result<Par
     let (ended, ends) = sys::pipe().map_err(refused)?;
     let end = ended.try_clone().map_err(refused)?;
     let waits = directory.waits();
+    let is_far = waits.is_some();
     let session = DirectorySession::new(directory.clone());
     // Until the session ends: then this is readable, and stays so.
     let watch = Box::new(move |notifier: &Notifier| directory.watch(notifier, &end));
-    Ok(Parts { session, watch, waits, activity, ended, ends })
+    Ok(Parts { session, watch, waits, is_far, activity, ended, ends })
 }
 
 /// The cache and the threads of a mount; no thread is started yet.

@@ -65,7 +65,7 @@ pub(super) struct Shared {
     pub(super) watch: Arc<Watch>,
     pub(super) attributes: AttrBuilder,
     pub(super) activity: Arc<Activity>,
-    /// Gives up fetches whose readers were killed; `None` if the container is not on a server.
+    /// Gives up requests whose readers were killed; `None` if none may wait for long.
     pub(super) killed: Option<Killed>,
     /// The charge for its memory, if it is a container in a directory.
     pub(super) charge: Option<Charge>,

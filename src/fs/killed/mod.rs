@@ -7,7 +7,8 @@
 //! Work for such a request ends with it ([`crate::wanted`]): each request has a mark, which its jobs carry in a
 //! thread-local.
 //!
-//! Only for containers whose reads may wait for a server: decoding ends by itself.
+//! Only for containers whose reads may wait for a server, and for those of which a directory may be listed by decoding
+//! all of a stream: other decoding ends soon by itself.
 //!
 //! Limits: without `/proc` of the namespace in which the daemon runs, nothing is given up.
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use super::reply::Reply;
 use crate::clock::Clock;
+use crate::format::Container;
 use crate::source::Source;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wanted::{Allowance, Entered, Wanted};
@@ -66,6 +68,7 @@ struct Waiters {
 pub(super) struct Killed {
     waits: Arc<Waits>,
     sources: Arc<[Arc<Source>]>,
+    is_far: bool,
 }
 
 /// A request that waits.
@@ -158,7 +161,18 @@ impl Killed {
     /// For the requests to those of `sources` that may wait for a server, registered in `waits`; `None` if none may.
     pub(super) fn new(waits: &Arc<Waits>, sources: Vec<Arc<Source>>) -> Option<Self> {
         let is_far = sources.iter().any(|source| source.is_far());
-        is_far.then(|| Self { waits: waits.clone(), sources: sources.into() })
+        is_far.then(|| Self { waits: waits.clone(), sources: sources.into(), is_far })
+    }
+
+    /// The same for `container`, also if it is here and may be listed for long.
+    pub(super) fn of(waits: &Arc<Waits>, container: &dyn Container) -> Option<Self> {
+        let slow = || Self { waits: waits.clone(), sources: Arc::new([]), is_far: false };
+        Self::new(waits, container.sources()).or_else(|| container.lists_by_decoding().then(slow))
+    }
+
+    /// Whether reads may wait for a server.
+    pub(super) fn is_far(&self) -> bool {
+        self.is_far
     }
 
     /// As [`Waits::enter`].

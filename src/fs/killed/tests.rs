@@ -22,7 +22,7 @@ impl Reply for Sent {
 
 fn killed() -> (Arc<Waits>, Killed) {
     let waits = Arc::new(Waits::default());
-    let killed = Killed { waits: waits.clone(), sources: Vec::new().into() };
+    let killed = Killed { waits: waits.clone(), sources: Vec::new().into(), is_far: true };
     (waits, killed)
 }
 
