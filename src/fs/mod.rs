@@ -75,6 +75,7 @@ mod source_watch;
 mod stats;
 mod sys;
 mod umount;
+mod visited;
 mod walks;
 mod xattrs;
 
