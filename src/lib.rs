@@ -91,6 +91,8 @@
 //!   blocks of its stages.
 //! - **window**: a range of bytes that is requested and produced independently: of the output of an FZM stage, of an
 //!   array, of a file that is read ahead. In Zstandard, as in its format, the history that a decoder keeps.
+//! - **checkpoint**: a place in a long Zstandard frame from which a decoder can continue without what is before it.
+//! - **record**: what the index keeps about one version of one file, under a name.
 //! - **extent**: a range of a virtual file from one source: bytes in memory, bytes as stored, or a piece.
 //! - **segment**: in FZM, as in its format, the stored bytes of one buffer.
 //! - **batch**: consecutive pieces that are decoded in one call because that is faster (on a GPU, or small pieces).
@@ -99,7 +101,7 @@
 //!
 //! The layers, each using only those below it: `cli` (prints) over `fs` (fuser) over `archive` (this interface) over
 //! `mirror` (directories of containers) over `tree` (names, inodes) over `view` and `cache` over `format` (one folder
-//! each) over `codec`, `source`, `bytes`. A container is parsed once; its streams are decoded piece by piece; a virtual
+//! each) over `codec`, `index` (what is kept for later mounts), `source`, `bytes`. A container is parsed once; its streams are decoded piece by piece; a virtual
 //! file is a rule that maps byte ranges to pieces. All modules are internal: they are public only for the project's
 //! tests and benchmarks, are not documented here, and change without notice.
 
@@ -139,6 +141,8 @@ pub mod gpu;
 #[cfg(feature = "huge-pages")]
 #[doc(hidden)]
 pub mod huge_pages;
+#[doc(hidden)]
+pub mod index;
 #[doc(hidden)]
 pub mod limits;
 #[doc(hidden)]

@@ -95,6 +95,13 @@ impl Identity {
         })
     }
 
+    /// The fields that a write changes, and those that name the file, as bytes.
+    pub(super) fn fingerprint(&self) -> Vec<u8> {
+        let times = [self.mtime.0, self.mtime.1, self.ctime.0, self.ctime.1];
+        let fields = [self.dev, self.ino, self.size].into_iter().chain(times.map(i64::cast_unsigned));
+        fields.flat_map(u64::to_le_bytes).collect()
+    }
+
     /// Compares the file with its state `now`.
     pub(super) fn verdict(&self, now: &Self) -> Verdict {
         if (self.dev, self.ino, self.size, self.mtime) != (now.dev, now.ino, now.size, now.mtime) {

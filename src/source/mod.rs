@@ -13,9 +13,11 @@
 //! opened and have not been written back since.
 #![forbid(unsafe_code)]
 
+mod cache_dir;
 mod dir;
 mod far_dir;
 mod files;
+mod fingerprint;
 mod folder;
 mod identity;
 mod links;
@@ -52,8 +54,10 @@ use member::Member;
 use origin::{Memory, Within};
 use pinned_file::PinnedFile;
 
+pub use cache_dir::{CacheDir, Room};
 pub use dir::Dir;
 pub use files::{Files, Place};
+pub use fingerprint::combined;
 pub use folder::Folder;
 pub use links::stays_inside;
 pub use location::Location;
@@ -65,7 +69,7 @@ pub use passed::Passed;
 pub use pinned_file::Evidence;
 #[cfg(feature = "remote")]
 pub use remote::{Objects, Prefix};
-pub use remote_options::{CacheDir, RemoteOptions};
+pub use remote_options::RemoteOptions;
 pub use rights::Rights;
 pub use seen::{Seen, Version};
 pub use small_reads::SmallReads;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::bytes::FileOffset;
 use crate::error::Result;
 
+use super::fingerprint::combined;
 use super::{Rights, Source};
 
 /// The bytes of a source. Its size is known when it is opened and stays the same.
@@ -52,6 +53,11 @@ pub trait Origin: fmt::Debug + Send + Sync {
 
     /// The entity tag of the version that was opened, if its server gives one.
     fn etag(&self) -> Option<&str> {
+        None
+    }
+
+    /// As [`Source::fingerprint`].
+    fn fingerprint(&self) -> Option<[u8; 32]> {
         None
     }
 
@@ -188,6 +194,11 @@ impl Origin for Within {
 
     fn etag(&self) -> Option<&str> {
         self.outer.etag()
+    }
+
+    fn fingerprint(&self) -> Option<[u8; 32]> {
+        let Range { start, end } = self.range;
+        Some(combined("range", &[&self.outer.fingerprint()?, &start.to_le_bytes(), &end.to_le_bytes()]))
     }
 
     fn as_slice(&self, range: Range<u64>) -> Option<&[u8]> {

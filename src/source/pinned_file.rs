@@ -89,6 +89,11 @@ impl PinnedFile {
         })
     }
 
+    /// The fields that identify this version, as bytes.
+    pub(super) fn fingerprint(&self) -> Vec<u8> {
+        self.identity.lock().unwrap_or_else(PoisonError::into_inner).fingerprint()
+    }
+
     fn is_changed(&self) -> bool {
         self.changed.load(Ordering::Relaxed)
     }

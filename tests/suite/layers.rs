@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 /// What every layer may name: errors and failures, the cursor, limits, the account, the source, checksums, threads,
 /// the clock, text, what is wanted.
 const BASE: &[&str] = &[
-    "account", "bytes", "checksum", "clock", "error", "failure", "recent", "limits", "offset", "once", "parallel",
-    "pool", "reserve", "source", "sync", "text", "wanted",
+    "account", "bytes", "checksum", "clock", "error", "failure", "index", "limits", "offset", "once", "parallel",
+    "pool", "recent", "reserve", "source", "sync", "text", "wanted",
 ];
 
 /// A layer, and the layers besides [`BASE`] that it may name. `format/*` is each of the formats, which may
@@ -43,6 +43,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("failure", &[]),
     ("huge_pages", &[]),
+    ("index", &[]),
     ("recent", &[]),
     ("limits", &[]),
     ("offset", &[]),

@@ -11,7 +11,7 @@ use crate::bytes::{FileOffset, to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::{BlobRef, Layout, Options, Piece};
 use crate::limits::zeroed;
-use crate::source::{Origin, Source};
+use crate::source::{Origin, Source, combined};
 
 /// How many pieces are decoded at a time.
 const AT_ONCE: usize = 8;
@@ -24,6 +24,8 @@ pub(in crate::format) struct Decoded {
     layout: Layout,
     pieces: Arc<OuterPieces>,
     account: Account,
+    /// Whether the content depends on nothing but the files of the container.
+    is_own: bool,
     /// Held while a piece is decoded, by its number: others wait for it. Locks are taken from inner to outer
     /// containers, so that no cycle can deadlock.
     decoding: [Mutex<()>; AT_ONCE],
@@ -37,7 +39,8 @@ impl Decoded {
     pub(in crate::format) fn new(outer: Vec<Arc<Source>>, stream: BlobRef, options: &Options) -> Result<Self> {
         let layout = decode_budget::once(|| stream.layout())?;
         let (pieces, account) = (options.outer_pieces.clone(), options.account.clone());
-        Ok(Self { outer, stream, layout, pieces, account, decoding: Default::default() })
+        let is_own = options.dicts.is_empty() && options.dtype.is_none();
+        Ok(Self { outer, stream, layout, pieces, account, is_own, decoding: Default::default() })
     }
 
     /// Piece `piece`, of `len` bytes; verified.
@@ -91,6 +94,12 @@ impl Origin for Decoded {
 
     fn mtime(&self) -> (i64, i64) {
         self.outer.first().map_or((0, 0), |source| source.mtime())
+    }
+
+    fn fingerprint(&self) -> Option<[u8; 32]> {
+        let [outer] = &*self.outer else { return None };
+        let outer = outer.fingerprint().filter(|_| self.is_own)?;
+        Some(combined("stream", &[&outer, &self.layout.len().to_le_bytes()]))
     }
 
     fn is_same_in_memory(&self) -> bool {

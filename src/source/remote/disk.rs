@@ -14,30 +14,24 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{DirBuilder, File};
-use std::io::{self, Read, Write as _};
+use std::fs::File;
+use std::io::{self, Read};
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, mkdirat, openat, renameat, unlinkat};
-use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::evict;
 use super::span::Span;
-use super::stored_name::{PART, name, parse};
+use super::stored_name::{name, parse};
 use super::version::Version;
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::limits::zeroed;
-use crate::source::dir::{Links, open_regular};
-use crate::source::remote_options::CacheDir;
+use crate::source::{CacheDir, Room};
 
 /// Begins every file.
 const MAGIC: [u8; 16] = *b"fzmfs remote  1\n";
@@ -49,10 +43,6 @@ const VERSION: &str = "version";
 const MOST_VERSION: u64 = 4096;
 /// Spans that are written at a time; further ones are not kept.
 const WRITING: usize = 8;
-/// Names to try for a file that is being written: a killed process may have left some.
-const NAMES: usize = 64;
-/// Most bytes that are written between two looks at the free space.
-const LOOK: u64 = 64 << 20;
 
 /// The files of one object.
 #[derive(Debug)]
@@ -64,9 +54,7 @@ pub(super) struct Disk {
     /// The directory for the open version; none before one is open.
     open: Mutex<Open>,
     writing: AtomicUsize,
-    /// Bytes being written, and bytes written since the last look at the free space.
-    pending: AtomicU64,
-    written: AtomicU64,
+    room: Room,
 }
 
 #[derive(Debug, Default)]
@@ -89,12 +77,9 @@ impl Disk {
         for byte in key {
             write!(dir, "{byte:02x}").map_err(|e| refused(e.to_string()))?;
         }
-        match mkdirat(hold(settings)?, &dir, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(e) => return Err(refused(crate::error::os_message(&e.into()))),
-        }
-        let (writing, pending, written) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(LOOK));
-        Ok(Self { settings: settings.clone(), key, dir, open: Mutex::default(), writing, pending, written })
+        settings.make(&dir).map_err(refused)?;
+        let (writing, room) = (AtomicUsize::new(0), Room::default());
+        Ok(Self { settings: settings.clone(), key, dir, open: Mutex::default(), writing, room })
     }
 
     /// The version that was open last, if its first bytes are on disk.
@@ -127,14 +112,13 @@ impl Disk {
         let (etag, modified) = (version.etag.as_deref(), version.modified.as_deref());
         let text = format!("{}\n{}\n{}\n", etag.unwrap_or_default(), modified.unwrap_or_default(), version.size);
         let text = format!("{}\n{text}", crc32c::crc32c(text.as_bytes()));
-        self.write(VERSION, &[text.as_bytes()])
+        self.settings.write(&self.dir, VERSION, &[text.as_bytes()])
     }
 
     /// The ranges on disk of the version `wanted`; passes the names of files of other versions to `other`.
     fn listed(&self, wanted: u64, other: impl Fn(&str)) -> BTreeMap<u64, u64> {
         let mut ranges = BTreeMap::new();
-        let entries = self.top().and_then(|top| evict::entries(top, &self.dir));
-        for name in entries.into_iter().flatten() {
+        for name in self.settings.names(&self.dir) {
             let Some((version, range)) = parse(&name) else { continue };
             if version != wanted {
                 other(&name);
@@ -222,64 +206,32 @@ impl Disk {
         if range.is_empty() || self.has(&range) {
             return;
         }
-        let pending = self.pending.fetch_add(span.len(), Ordering::AcqRel).saturating_add(span.len());
-        if self.writing.fetch_add(1, Ordering::AcqRel) < WRITING && self.is_room(span.len(), pending) {
-            let kept =
-                span.with(|data| self.write(&name(version, &range), &[&self.header(version, &range, data), data]));
-            match kept {
-                Ok(()) => {
+        if self.writing.fetch_add(1, Ordering::AcqRel) < WRITING {
+            let write = |data: &[u8]| {
+                let parts = [&self.header(version, &range, data), data];
+                self.settings.write(&self.dir, &name(version, &range), &parts)
+            };
+            let is_own = |name: &str| parse(name).is_some();
+            match self.room.with(&self.settings, span.len(), is_own, || span.with(write)) {
+                None => {}
+                Some(Ok(())) => {
                     let mut open = self.lock();
                     let end = open.ranges.entry(range.start).or_insert(range.end);
                     *end = (*end).max(range.end);
                 }
-                Err(e) => self.unusable(&e),
+                Some(Err(e)) => self.unusable(&e),
             }
         }
         self.writing.fetch_sub(1, Ordering::AcqRel);
-        self.pending.fetch_sub(span.len(), Ordering::AcqRel);
-    }
-
-    /// Writes a file atomically: complete, or not at all.
-    fn write(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
-        let top = self.top().ok_or(Errno::BADF)?;
-        let (part, mut file) = self.new_file(top)?;
-        let written = parts.iter().try_for_each(|part| file.write_all(part));
-        let kept = written.and_then(|()| Ok(renameat(top, self.at(&part), top, self.at(name))?));
-        kept.inspect_err(|_| self.remove(&part))
-    }
-
-    /// A new file, and its name.
-    fn new_file(&self, top: BorrowedFd<'_>) -> io::Result<(String, File)> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        for _ in 0..NAMES {
-            let part = format!("{PART}{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-            match openat(top, self.at(&part), flags, Mode::RUSR | Mode::WUSR) {
-                Err(Errno::EXIST) => {}
-                opened => return Ok((part, File::from(opened?))),
-            }
-        }
-        Err(Errno::EXIST.into())
     }
 
     /// The file `name`, if it is a regular one.
     fn file(&self, name: &str) -> Option<File> {
-        open_regular(self.top()?, self.at(name).as_ref(), Links::Refused).ok().map(|(file, _)| file)
+        self.settings.file(&self.dir, name)
     }
 
     fn remove(&self, name: &str) {
-        // Another process may have removed it.
-        self.top().into_iter().for_each(|top| _ = unlinkat(top, self.at(name), AtFlags::empty()));
-    }
-
-    /// The directory of all objects.
-    fn top(&self) -> Option<BorrowedFd<'_>> {
-        self.settings.held.get().map(OwnedFd::as_fd)
-    }
-
-    /// The path of the file `name` in it.
-    fn at(&self, name: &str) -> String {
-        format!("{}/{name}", self.dir)
+        self.settings.remove(&self.dir, name);
     }
 
     /// For messages.
@@ -292,49 +244,14 @@ impl Disk {
         tracing::warn!("{}: nothing is kept in remote_cache: {why}", self.path().display());
     }
 
-    /// Whether `len` bytes may be written, which are some of `pending`; makes room from time to time.
-    fn is_room(&self, len: u64, pending: u64) -> bool {
-        let written = self.written.fetch_add(len, Ordering::AcqRel).saturating_add(len);
-        let look = self.settings.size.map_or(LOOK, |most| LOOK.min(most / 8));
-        if written < look {
-            return true;
-        }
-        let need = pending.saturating_add(look);
-        let is_room = self.top().is_some_and(|top| evict::make_room(top, self.settings.size, need));
-        if is_room {
-            self.written.store(0, Ordering::Release);
-        }
-        is_room
-    }
-
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn refused(settings: &CacheDir, why: &str) -> Error {
+/// The error for a directory that cannot be used.
+pub(super) fn refused(settings: &CacheDir, why: &str) -> Error {
     Error::new(Kind::Usage(format!("{}: {why}", settings.dir.display()).into()), "remote_cache")
-}
-
-/// The directory of `settings`, created if need be, and held open from now on: someone who can write to its parent may
-/// replace it, but not write to this one.
-///
-/// # Errors
-/// [`Kind::Usage`] if it cannot be made, or others can write to it.
-pub(super) fn hold(settings: &CacheDir) -> Result<&OwnedFd> {
-    if let Some(held) = settings.held.get() {
-        return Ok(held);
-    }
-    let failed = |e: io::Error| refused(settings, &crate::error::os_message(&e));
-    DirBuilder::new().recursive(true).mode(0o700).create(&settings.dir).map_err(failed)?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let dir = openat(CWD, &settings.dir, flags, Mode::empty()).map_err(|e| failed(e.into()))?;
-    let about = fstat(&dir).map_err(|e| failed(e.into()))?;
-    let is_ours = about.st_uid == rustix::process::geteuid().as_raw();
-    if !is_ours || about.st_mode & 0o022 != 0 {
-        return Err(refused(settings, "not a directory that only this user can write to"));
-    }
-    Ok(settings.held.get_or_init(|| dir))
 }
 
 /// The number by which files name `version`; `None` if it has no strong `ETag`.
@@ -349,7 +266,10 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    use rustix::fs::{CWD, Mode};
+
     use super::*;
+    use crate::source::cache_dir::{NAMES, PART};
 
     fn version(etag: &str) -> Version {
         Version { etag: Some(etag.to_owned()), modified: None, size: 1000 }
@@ -448,7 +368,7 @@ mod tests {
         disk.pin(&version("\"a\""));
         disk.store(&span(0..100));
         let (path, victim) = (disk.path().join(VERSION), tmp.path().join("victim"));
-        let (first, _) = disk.new_file(disk.top().unwrap()).unwrap();
+        let (first, _) = disk.settings.new_file(&disk.dir).unwrap();
         let next: usize = first.rsplit_once('-').unwrap().1.parse().unwrap();
         // Other tests of this process use up some.
         for number in next..next + NAMES / 2 {

@@ -14,7 +14,6 @@
 mod address;
 mod client;
 mod disk;
-mod evict;
 mod fetch;
 mod listing;
 mod object;

@@ -20,8 +20,8 @@ use crate::account::Account;
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 
-use crate::source::RemoteOptions;
 use crate::source::origin::{Need, Origin, Part};
+use crate::source::{RemoteOptions, combined};
 use crate::wanted::{self, Wanted, is_given_up};
 
 use super::address::{Address, Clients};
@@ -338,6 +338,13 @@ impl Origin for Object {
 
     fn etag(&self) -> Option<&str> {
         self.shared.version.etag.as_deref()
+    }
+
+    fn fingerprint(&self) -> Option<[u8; 32]> {
+        let Shared { address, version, .. } = &*self.shared;
+        let etag = version.strong_etag()?;
+        self.unchanged().ok()?;
+        Some(combined("object", &[address.identity().as_bytes(), etag.as_bytes(), &version.size.to_le_bytes()]))
     }
 
     fn is_same_in_memory(&self) -> bool {

@@ -56,7 +56,9 @@ impl Prefix {
             let why = "expect= is for a single object, not for all below a prefix";
             return Err(Error::new(Kind::Usage(why.into()), "expect"));
         }
-        options.cache.as_ref().map(disk::hold).transpose()?;
+        if let Some(cache) = &options.cache {
+            cache.hold().map_err(|why| disk::refused(cache, &why))?;
+        }
         let (options, account) = (options.clone(), account.clone());
         let (session, lately) = (Arc::default(), Recent::new(LATELY));
         let prefix = Self { address: Address::prefix(url)?, session, options, account, lately };

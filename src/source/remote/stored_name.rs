@@ -4,9 +4,6 @@
 
 use std::ops::Range;
 
-/// Begins the names of files that are being written.
-pub(super) const PART: &str = "part-";
-
 /// The name of the file with the bytes in `range` of `version`.
 pub(super) fn name(version: u64, range: &Range<u64>) -> String {
     format!("{version:016x}-{:x}-{:x}", range.start, range.end)

@@ -1,4 +1,4 @@
-//! Eviction from a directory of `remote_cache`: least recently used first.
+//! Eviction from a directory of kept files: least recently used first.
 //!
 //! Processes that share the directory evict concurrently: a file that another one has removed is not an error.
 #![forbid(unsafe_code)]
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstatvfs, openat, statat, unlinkat};
 
-use super::stored_name::{PART, parse};
+use super::PART;
 
 /// A file that has been in the writing for this time was left by a killed process.
 const ABANDONED: Duration = Duration::from_secs(3600);
@@ -26,9 +26,9 @@ struct Found {
 }
 
 /// Makes room in `top` for `need` bytes within `most`, and with a twentieth of the disk left free; returns whether
-/// there is room now.
-pub(super) fn make_room(top: BorrowedFd<'_>, most: Option<u64>, need: u64) -> bool {
-    let mut found = found(top);
+/// there is room now. Removes only files whose names `is_own` knows.
+pub(super) fn make_room(top: BorrowedFd<'_>, most: Option<u64>, need: u64, is_own: impl Fn(&str) -> bool) -> bool {
+    let mut found = found(top, is_own);
     found.sort_by_key(|file| file.used);
     let all = found.iter().fold(0_u64, |sum, file| sum.saturating_add(file.size));
     if most.is_some_and(|most| need > most) {
@@ -42,9 +42,16 @@ pub(super) fn make_room(top: BorrowedFd<'_>, most: Option<u64>, need: u64) -> bo
         }
         if unlinkat(top, &file.path, AtFlags::empty()).is_ok() {
             remove = remove.saturating_sub(file.size);
+            // Fails if it has other files.
+            file.path.split_once('/').and_then(|(dir, _)| unlinkat(top, dir, AtFlags::REMOVEDIR).ok());
         }
     }
     remove == 0
+}
+
+/// The bytes of all files in `top` whose names `is_own` knows.
+pub(super) fn used(top: BorrowedFd<'_>, is_own: impl Fn(&str) -> bool) -> u64 {
+    found(top, is_own).iter().fold(0, |sum, file| sum.saturating_add(file.size))
 }
 
 /// The names in the directory `name` of `dir`; of links, none.
@@ -55,7 +62,7 @@ pub(super) fn entries(dir: BorrowedFd<'_>, name: &str) -> Option<impl Iterator<I
 }
 
 /// The files below `top` that this program has made.
-fn found(top: BorrowedFd<'_>) -> Vec<Found> {
+fn found(top: BorrowedFd<'_>, is_own: impl Fn(&str) -> bool) -> Vec<Found> {
     let is_object = |name: &String| name.len() == 64 && name.bytes().all(|b| b.is_ascii_hexdigit());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut found = Vec::new();
@@ -71,7 +78,7 @@ fn found(top: BorrowedFd<'_>) -> Vec<Found> {
                 let since = u64::try_from(used.0).map(Duration::from_secs).unwrap_or_default();
                 now.checked_sub(since).is_some_and(|age| age > ABANDONED)
             };
-            if parse(&name).is_some() {
+            if is_own(&name) {
                 found.push(Found { used, size: u64::try_from(about.st_size).unwrap_or(0), path });
             } else if name.starts_with(PART) && is_abandoned() {
                 unlinkat(top, &path, AtFlags::empty()).ok();
@@ -100,7 +107,8 @@ mod tests {
         let tmp = tempfile::tempdir().unwrap();
         let object = tmp.path().join("0".repeat(64));
         fs::create_dir(&object).unwrap();
-        let name = |i: u64| object.join(format!("{:016x}-{i:x}-{:x}", 7, i.saturating_add(1)));
+        let name = |i: u64| object.join(format!("own-{i}"));
+        let is_own = |name: &str| name.starts_with("own-");
         for i in 0..10 {
             fs::write(name(i), [0; 1000]).unwrap();
             let used = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(i ^ 1)).unwrap();
@@ -112,12 +120,12 @@ mod tests {
         }
         let top = fs::File::open(tmp.path()).unwrap();
         let top = top.as_fd();
-        assert!(make_room(top, Some(10_000), 2500));
+        assert!(make_room(top, Some(10_000), 2500, is_own));
         let left: Vec<u64> = (0..10).filter(|&i| name(i).exists()).collect();
         assert_eq!(left, [2, 4, 5, 6, 7, 8, 9]);
         assert!(other.iter().all(|path| path.exists()));
-        assert!(make_room(top, None, 1000));
-        assert!(!make_room(top, None, u64::MAX));
+        assert!(make_room(top, None, 1000, is_own));
+        assert!(!make_room(top, None, u64::MAX, is_own));
         assert!((0..10).all(|i| !name(i).exists()) && other.iter().all(|path| path.exists()));
     }
 }

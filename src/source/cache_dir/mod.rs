@@ -1,0 +1,193 @@
+//! Directories in which files are kept for later mounts and other processes: `remote_cache=`, `index=`.
+//!
+//! The directory has one for each subject, named by 64 hexadecimal digits, and that has the files. A file is written under
+//! another name and renamed when complete. So any number of processes may share the directory.
+//!
+//! Invariants: no link is followed, and nothing is read or written elsewhere; only files whose names the caller knows are
+//! removed.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+mod evict;
+
+use std::fs::{DirBuilder, File};
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, mkdirat, openat, renameat, unlinkat};
+use rustix::io::Errno;
+
+use super::dir::{Links, open_regular};
+use crate::error::os_message;
+
+/// Begins the names of files that are being written.
+pub(super) const PART: &str = "part-";
+/// Names to try for a file that is being written: a killed process may have left some.
+pub(super) const NAMES: usize = 64;
+/// Most bytes that are written between two looks at the free space.
+const LOOK: u64 = 64 << 20;
+
+/// A directory in which files are kept.
+#[derive(Debug, Clone)]
+pub struct CacheDir {
+    /// The directory, absolute.
+    pub dir: PathBuf,
+    /// Most bytes in it; `None` if only the free space of the disk counts.
+    pub size: Option<u64>,
+    /// The directory itself, from its first use on: its path may later lead elsewhere.
+    held: Arc<OnceLock<OwnedFd>>,
+}
+
+impl CacheDir {
+    /// The directory `dir`, with at most `size` bytes. Opens nothing.
+    pub fn new(dir: PathBuf, size: Option<u64>) -> Self {
+        Self { dir, size, held: Arc::default() }
+    }
+
+    /// The directory, created if need be, and held open from now on: someone who can write to its parent may replace it,
+    /// but not write to this one.
+    ///
+    /// # Errors
+    /// A message if it cannot be made, or others can write to it.
+    pub fn hold(&self) -> Result<BorrowedFd<'_>, String> {
+        if let Some(held) = self.top() {
+            return Ok(held);
+        }
+        let failed = |e: io::Error| os_message(&e);
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir).map_err(failed)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = openat(CWD, &self.dir, flags, Mode::empty()).map_err(|e| failed(e.into()))?;
+        let about = fstat(&dir).map_err(|e| failed(e.into()))?;
+        let is_ours = about.st_uid == rustix::process::geteuid().as_raw();
+        if !is_ours || about.st_mode & 0o022 != 0 {
+            return Err("not a directory that only this user can write to".to_owned());
+        }
+        Ok(self.held.get_or_init(|| dir).as_fd())
+    }
+
+    /// The directory, if it is held.
+    pub fn top(&self) -> Option<BorrowedFd<'_>> {
+        self.held.get().map(OwnedFd::as_fd)
+    }
+
+    /// Makes the directory of `subject`.
+    ///
+    /// # Errors
+    /// A message, as [`CacheDir::hold`].
+    pub fn make(&self, subject: &str) -> Result<(), String> {
+        match mkdirat(self.hold()?, subject, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(e) => Err(os_message(&e.into())),
+        }
+    }
+
+    /// The names of the files of `subject`.
+    pub fn names(&self, subject: &str) -> impl Iterator<Item = String> {
+        self.top().and_then(|top| evict::entries(top, subject)).into_iter().flatten()
+    }
+
+    /// The file `name` of `subject`, if it is a regular one.
+    pub fn file(&self, subject: &str, name: &str) -> Option<File> {
+        open_regular(self.top()?, at(subject, name).as_ref(), Links::Refused).ok().map(|(file, _)| file)
+    }
+
+    /// Writes a file atomically: complete, or not at all.
+    ///
+    /// # Errors
+    /// From open(2), write(2) or rename(2).
+    pub fn write(&self, subject: &str, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+        let top = self.top().ok_or(Errno::BADF)?;
+        let (part, mut file) = self.new_file(subject)?;
+        let written = parts.iter().try_for_each(|part| file.write_all(part));
+        let kept = written.and_then(|()| Ok(renameat(top, at(subject, &part), top, at(subject, name))?));
+        kept.inspect_err(|_| self.remove(subject, &part))
+    }
+
+    /// A new file, and its name.
+    pub(super) fn new_file(&self, subject: &str) -> io::Result<(String, File)> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let top = self.top().ok_or(Errno::BADF)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        for _ in 0..NAMES {
+            let part = format!("{PART}{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+            match openat(top, at(subject, &part), flags, Mode::RUSR | Mode::WUSR) {
+                Err(Errno::EXIST) => {}
+                opened => return Ok((part, File::from(opened?))),
+            }
+        }
+        Err(Errno::EXIST.into())
+    }
+
+    /// Removes the file `name` of `subject`.
+    pub fn remove(&self, subject: &str, name: &str) {
+        // Another process may have removed it.
+        self.top().into_iter().for_each(|top| _ = unlinkat(top, at(subject, name), AtFlags::empty()));
+    }
+
+    /// The bytes of all files whose names `is_own` knows.
+    pub fn used(&self, is_own: impl Fn(&str) -> bool) -> u64 {
+        self.top().map_or(0, |top| evict::used(top, is_own))
+    }
+}
+
+/// The path of the file `name` of `subject` in the directory.
+fn at(subject: &str, name: &str) -> String {
+    format!("{subject}/{name}")
+}
+
+/// The room that writers need in a directory.
+#[derive(Debug)]
+pub struct Room {
+    /// Bytes being written, and bytes written since the last look at the free space.
+    pending: AtomicU64,
+    written: AtomicU64,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { pending: AtomicU64::new(0), written: AtomicU64::new(LOOK) }
+    }
+}
+
+impl Room {
+    /// Runs `write`, which writes `len` bytes, if there is room; makes room from time to time by removing the files that
+    /// were used least recently, of those whose names `is_own` knows.
+    pub fn with<T>(
+        &self,
+        dir: &CacheDir,
+        len: u64,
+        is_own: impl Fn(&str) -> bool,
+        write: impl FnOnce() -> T,
+    ) -> Option<T> {
+        let pending = self.pending.fetch_add(len, Ordering::AcqRel).saturating_add(len);
+        let written = self.is_there(dir, len, pending, is_own).then(write);
+        self.pending.fetch_sub(len, Ordering::AcqRel);
+        written
+    }
+
+    fn is_there(&self, dir: &CacheDir, len: u64, pending: u64, is_own: impl Fn(&str) -> bool) -> bool {
+        let written = self.written.fetch_add(len, Ordering::AcqRel).saturating_add(len);
+        let look = dir.size.map_or(LOOK, |most| LOOK.min(most / 8));
+        if written < look {
+            return true;
+        }
+        let need = pending.saturating_add(look);
+        let is_room = dir.top().is_some_and(|top| evict::make_room(top, dir.size, need, is_own));
+        if is_room {
+            self.written.store(0, Ordering::Release);
+        }
+        is_room
+    }
+}
+
+impl PartialEq for CacheDir {
+    fn eq(&self, other: &Self) -> bool {
+        self.dir == other.dir && self.size == other.size
+    }
+}
+
+impl Eq for CacheDir {}
