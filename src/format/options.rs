@@ -12,6 +12,7 @@ use crate::account::{Account, Pieces};
 use crate::checksum::{Threads, Verify};
 use crate::error::{Error, Kind, Result};
 use crate::gpu::Gpu;
+use crate::index::Index;
 use crate::limits::Limits;
 
 /// User options that a format may need.
@@ -37,6 +38,8 @@ pub struct Options {
     pub window: u64,
     /// The store for decoded pieces that are expensive to decode again.
     pub pieces: Arc<Pieces>,
+    /// What is kept on disk about files.
+    pub index: Index,
     /// GPU decoding, if available.
     pub gpu: Arc<Gpu>,
     /// How many containers there are around this one.
@@ -60,6 +63,7 @@ impl Default for Options {
             account: Account::new(1 << 30, 0),
             window: 128 << 20,
             pieces: Pieces::off(),
+            index: Index::off(),
             gpu: Gpu::none(),
             depth: 0,
             file_size: 0,

@@ -142,17 +142,18 @@ fn what_a_frame_decodes_on_its_own_is_counted_once() {
 
 #[test]
 fn a_first_jump_keeps_only_what_is_near_and_a_second_one_what_it_decodes_again() {
-    let opened = open(zstd::bulk::compress(&vec![7; (40 * MIB) as usize], 1).unwrap(), Pieces::new);
+    let opened = open(zstd::bulk::compress(&vec![7; (30 * MIB) as usize], 1).unwrap(), Pieces::new);
     let decoded = |piece| {
         assert!(opened.read(piece).unwrap().iter().all(|&byte| byte == 7));
         opened.cache.stats().decoded_bytes / MIB
     };
-    assert_eq!(decoded(39), 40);
+    // Too short for checkpoints.
+    assert_eq!(decoded(29), 30);
     let kept = opened.account.memory().used();
     assert!(kept <= 7 * MIB, "{} MiB", kept / MIB);
-    assert_eq!(decoded(36), 40, "it is near");
-    assert_eq!(decoded(20), 61);
-    assert_eq!(decoded(10), 61, "it was kept");
+    assert_eq!(decoded(26), 30, "it is near");
+    assert_eq!(decoded(20), 51);
+    assert_eq!(decoded(10), 51, "it was kept");
 }
 
 #[test]

@@ -1,10 +1,11 @@
-//! Decodes a frame from its start, block by block: 0.7 with our own decoder, the others with libzstd.
+//! Decodes a frame block by block, from its start or from a checkpoint: 0.7 with our own decoder, the others with
+//! libzstd.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
 
 use zstd::zstd_safe::zstd_sys::ZSTD_ErrorCode;
-use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, get_error_name};
+use zstd::zstd_safe::{DCtx, InBuffer, OutBuffer};
 
 use crate::account::Account;
 use crate::bytes::{Cursor, FileOffset, to_u64};
@@ -12,9 +13,11 @@ use crate::error::{Error, Result};
 use crate::limits::Charge;
 use crate::source::Source;
 
+use super::checkpoint::{Recorder, Resume};
 use super::dictionary::Dictionary;
-use super::frame::Frame;
-use super::header::{Block, BlockKind, Generation, Header};
+use super::frame::{Frame, needed};
+use super::header::{Block, BlockKind, Generation};
+use super::libzstd::{context, decode_error, is_code, shrink_window};
 use super::v07;
 
 /// Bytes read from the file at a time: a few blocks.
@@ -22,9 +25,6 @@ const READ_AHEAD: u64 = 512 << 10;
 
 /// Maximum memory of a used decoder that is kept for the next frame.
 const REUSABLE: usize = 8 << 20;
-
-/// libzstd's maximum window size.
-pub(super) const MAX_WINDOW_LOG: u32 = 31;
 
 /// The decoder of one frame, at some position in its content.
 pub(super) struct FrameDecoder {
@@ -39,6 +39,10 @@ pub(super) struct FrameDecoder {
     stored: Vec<u8>,
     stored_at: FileOffset,
     ended: bool,
+    /// Follows the blocks of a modern frame, for checkpoints.
+    recorder: Option<Box<Recorder>>,
+    /// Whether it began at a checkpoint: libzstd then knows nothing of the content before, nor of its checksum.
+    is_resumed: bool,
 }
 
 enum Engine {
@@ -60,60 +64,9 @@ enum Engine {
     },
 }
 
-/// Converts libzstd error `code` about `what`.
-pub(super) fn lib(code: usize, what: &'static str) -> Error {
-    Error::corrupt(format!("libzstd: {}", get_error_name(code)), what)
-}
-
-/// Whether libzstd's error `code` is `error`.
-fn is_code(code: usize, error: ZSTD_ErrorCode) -> bool {
-    code.wrapping_neg() == error as usize
-}
-
-/// Converts libzstd error `code` about `what`, a part of a frame with the header `frame`.
-pub(super) fn decode_error(code: usize, frame: &Header, what: &'static str) -> Error {
-    // A frame made with a dictionary that it does not name cannot be distinguished from a malformed one.
-    if frame.dictionary == 0 && is_code(code, ZSTD_ErrorCode::ZSTD_error_corruption_detected) {
-        let why = get_error_name(code);
-        let why = format!("libzstd: {why}; a dictionary may be missing: give its file with -o dict=FILE");
-        return Error::corrupt(why, what);
-    }
-    lib(code, what)
-}
-
-/// Creates a libzstd context for one frame, with its dictionary.
-///
-/// # Errors
-/// Fails if libzstd cannot allocate the context, or rejects the dictionary.
-fn context(dictionary: Option<&Dictionary>, in_place: bool) -> Result<DCtx<'static>> {
-    let mut ctx = DCtx::try_create().ok_or_else(|| Error::no_memory("decoder"))?;
-    for parameter in [DParameter::WindowLogMax(MAX_WINDOW_LOG), DParameter::StableOutBuffer(in_place)] {
-        ctx.set_parameter(parameter).map_err(|c| lib(c, "decoder"))?;
-    }
-    if let Some(dictionary) = dictionary {
-        ctx.load_dictionary(dictionary.bytes()).map_err(|c| lib(c, "dictionary"))?;
-    }
-    Ok(ctx)
-}
-
 /// The error for content of the wrong length.
 pub fn length_error(got: u64, want: u64) -> Error {
     Error::corrupt(format!("decodes to {got} bytes instead of {want}"), "content size")
-}
-
-/// The history that `frame` needs, at most `window` bytes. A window larger than the frame's blocks can fill is not
-/// allocated in full.
-///
-/// # Errors
-/// Fails if the frame needs more.
-pub(super) fn needed(frame: &Frame, window: u64) -> Result<u64> {
-    let needed = frame.header.window.min(frame.bound);
-    if needed <= window {
-        return Ok(needed);
-    }
-    let (needed, window) = (needed.div_ceil(1 << 20), window >> 20);
-    let why = format!("a window of {needed} MiB, {window} MiB are allowed; give -o window={needed}M");
-    Err(Error::unsupported(why, "window size").at(frame.at.plus(4)))
 }
 
 /// The memory for a decoder's window.
@@ -122,17 +75,6 @@ pub(super) enum WindowMemory {
     Own(Option<Charge>),
     /// None: it decodes into a buffer that holds the whole content.
     InPlace,
-}
-
-/// Reduces the window size in a modern frame's header to the size that `bound` bytes of content can fill, because
-/// libzstd allocates the stated size.
-fn shrink_window(header: &mut [u8], bound: u64) {
-    let [_, _, _, _, descriptor, window, ..] = header else { return };
-    let single = *descriptor & 0x20 != 0;
-    let exponent = bound.max(1 << 10).checked_next_power_of_two().map_or(31, |size| size.trailing_zeros() - 10);
-    if !single && exponent < u32::from(*window >> 3) {
-        *window = (exponent << 3) as u8;
-    }
 }
 
 impl FrameDecoder {
@@ -157,16 +99,46 @@ impl FrameDecoder {
                 WindowMemory::InPlace => (true, None),
             };
             Engine::Lib {
-                ctx: context(dictionary, in_place)?,
+                ctx: context(dictionary.map(Dictionary::bytes), in_place)?,
                 block: 0..0,
                 holds: false,
                 mismatch: false,
                 _charge: charge,
             }
         };
-        let end = frame.at.plus(frame.stored);
-        let (begun, at) = (frame.at, frame.blocks_at);
-        Ok(Self { engine, begun, at, end, stored: Vec::new(), stored_at: begun, ended: false })
+        Ok(Self::at(frame, frame.blocks_at, engine, None, false))
+    }
+
+    /// Creates a decoder that continues `frame` at a checkpoint; `charge` is for its window.
+    ///
+    /// # Errors
+    /// Fails if the checkpoint is malformed.
+    pub(super) fn resume(frame: &Frame, resume: &Resume, charge: Option<Charge>) -> Result<Self> {
+        let mut ctx = context(Some(&resume.dictionary), false)?;
+        let mut header = InBuffer::around(&resume.header);
+        let fed = ctx.decompress_stream(&mut OutBuffer::around(&mut [0; 0][..]), &mut header);
+        fed.map_err(|code| decode_error(code, &frame.header, "checkpoint"))?;
+        if header.pos() < resume.header.len() {
+            return Err(Error::corrupt("libzstd makes no progress", "checkpoint"));
+        }
+        let engine = Engine::Lib { ctx, block: 0..0, holds: false, mismatch: false, _charge: charge };
+        Ok(Self::at(frame, resume.state.at, engine, Some(Box::new(resume.follower())), true))
+    }
+
+    fn at(frame: &Frame, at: FileOffset, engine: Engine, recorder: Option<Box<Recorder>>, is_resumed: bool) -> Self {
+        let (stored, end) = (Vec::new(), frame.at.plus(frame.stored));
+        Self { engine, begun: at, at, end, stored, stored_at: at, ended: false, recorder, is_resumed }
+    }
+
+    /// Whether it began at a checkpoint.
+    pub(super) fn is_resumed(&self) -> bool {
+        self.is_resumed
+    }
+
+    /// Follows the blocks of the frame; `with` may have checkpoints made. Must be called before the first byte, unless it
+    /// is resumed.
+    pub(super) fn record(&mut self, with: impl FnOnce(&mut Recorder)) {
+        with(self.recorder.get_or_insert_with(|| Box::new(Recorder::from_start())));
     }
 
     /// Resets a used decoder for another frame; its memory is reused if both frames are 0.7.
@@ -209,7 +181,7 @@ impl FrameDecoder {
             if done == dst.len() || self.ended {
                 return Ok(done);
             }
-            self.next_block(source, frame)?;
+            self.next_block(source, frame, None)?;
         }
     }
 
@@ -242,10 +214,13 @@ impl FrameDecoder {
                     (at, block.start) = (output.pos(), block.start + input.pos());
                 }
             }
+            if let Some(recorder) = &mut self.recorder {
+                recorder.content_in_place(to_u64(at));
+            }
             if at >= until || self.ended {
                 return Ok(at);
             }
-            self.next_block(source, frame)?;
+            self.next_block(source, frame, whole.get(..at))?;
         }
     }
 
@@ -286,6 +261,9 @@ impl FrameDecoder {
                         decode_error(code, &frame.header, "block")
                     })?;
                     let (taken, given) = (input.pos(), output.pos());
+                    if let Some(recorder) = &mut self.recorder {
+                        recorder.content(&dst[done..done + given]);
+                    }
                     block.start += taken;
                     done += given;
                     *holds = done == dst.len() && left != 0;
@@ -298,9 +276,13 @@ impl FrameDecoder {
         }
     }
 
-    /// Reads the next block; all content of the current one has been returned.
-    fn next_block(&mut self, source: &Source, frame: &Frame) -> Result<()> {
+    /// Reads the next block; all content of the current one has been returned. `whole` is all content so far, if it is
+    /// decoded in place.
+    fn next_block(&mut self, source: &Source, frame: &Frame, whole: Option<&[u8]>) -> Result<()> {
         let at = self.at;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.boundary(at, whole);
+        }
         // libzstd needs the frame's header too.
         let from = if at == frame.blocks_at && matches!(self.engine, Engine::Lib { .. }) { frame.at } else { at };
         let before = (at.0 - from.0) as usize;
@@ -308,13 +290,14 @@ impl FrameDecoder {
         let head = self.stored.get(head + before..).unwrap_or_default();
         let block = Block::read(&mut Cursor::new(head, at), &frame.header)?;
         let mut size = Block::HEADER + block.stored();
-        if block.last && frame.header.has_checksum {
+        if block.last && frame.header.has_checksum && !self.is_resumed {
             size += 4;
         }
         let start = self.stored(source, from, before + size)?;
         if before > 0 && frame.header.generation == Generation::Modern {
             shrink_window(self.stored.get_mut(start..).unwrap_or_default(), frame.bound);
         }
+        self.follow(block, start + before + Block::HEADER).map_err(|e| e.at(at))?;
         match &mut self.engine {
             Engine::V07 { decoder, left } => {
                 let bytes = self.stored.get(start + Block::HEADER..start + size).unwrap_or_default();
@@ -324,6 +307,24 @@ impl FrameDecoder {
         }
         (self.begun, self.at) = (at, at.plus(size as u64));
         self.ended = block.last || block.kind == BlockKind::End || (frame.is_cut && self.at >= self.end);
+        Ok(())
+    }
+
+    /// Follows the block with bytes at `start` in `stored`.
+    ///
+    /// # Errors
+    /// Fails if the decoder is resumed and does not have a table that the block repeats.
+    fn follow(&mut self, block: Block, start: usize) -> Result<()> {
+        let Some(recorder) = &mut self.recorder else { return Ok(()) };
+        let bytes = self.stored.get(start..start + block.stored()).unwrap_or_default();
+        let followed = recorder.block(block.kind, bytes);
+        if self.is_resumed {
+            return followed;
+        }
+        if followed.is_err() {
+            // libzstd decides what is malformed.
+            self.recorder = None;
+        }
         Ok(())
     }
 

@@ -75,6 +75,21 @@ impl Frame {
     }
 }
 
+/// The history that `frame` needs, at most `window` bytes. A window larger than the frame's blocks can fill is not
+/// allocated in full.
+///
+/// # Errors
+/// Fails if the frame needs more.
+pub(super) fn needed(frame: &Frame, window: u64) -> Result<u64> {
+    let needed = frame.header.window.min(frame.bound);
+    if needed <= window {
+        return Ok(needed);
+    }
+    let (needed, window) = (needed.div_ceil(1 << 20), window >> 20);
+    let why = format!("a window of {needed} MiB, {window} MiB are allowed; give -o window={needed}M");
+    Err(Error::unsupported(why, "window size").at(frame.at.plus(4)))
+}
+
 /// The end of a file that is incomplete.
 #[derive(Debug, Clone)]
 pub struct Cut {

@@ -9,9 +9,9 @@ use crate::bytes::{Cursor, FileOffset};
 use crate::codec::pace::{Pace, STRIDE};
 use crate::error::{Error, Result};
 
-use super::decode::MAX_WINDOW_LOG;
 use super::frame_scan::skippable;
 use super::header::{Block, Generation, Header};
+use super::libzstd::MAX_WINDOW_LOG;
 
 /// Decodes the modern frames in `src`, one after the other, into `dst`; returns the number of bytes written. All frames
 /// use `dictionary`. Calls `pace` after about every [`STRIDE`] bytes of output.

@@ -13,6 +13,7 @@ use crate::source::Source;
 
 use super::frame::Frame;
 use super::header::{Block, BlockKind, Generation};
+use super::literals::Literals;
 use super::v07::{Dialect, RepeatOffsets, Sequences, Tables, measure_literals};
 
 /// Bytes per read if frames are measured in order (a few blocks, or many small frames), and otherwise.
@@ -103,7 +104,10 @@ impl Measure {
 fn compressed(src: &[u8], dialect: Dialect, tables: &mut Tables) -> Result<u64> {
     let (literals, rest) = match dialect {
         Dialect::V07 => measure_literals(src)?,
-        Dialect::Modern => modern_literals(src)?,
+        Dialect::Modern => {
+            let (section, rest) = Literals::read(src)?;
+            (section.regenerated, rest)
+        }
     };
     let mut size = to_u64(literals);
     if let Some(sequences) = Sequences::open(rest, tables, dialect)? {
@@ -114,32 +118,6 @@ fn compressed(src: &[u8], dialect: Dialect, tables: &mut Tables) -> Result<u64> 
         })?;
     }
     Ok(size)
-}
-
-/// The decoded size of the literals section of a modern block, and the bytes after the section.
-fn modern_literals(src: &[u8]) -> Result<(usize, &[u8])> {
-    let short = || Error::corrupt("runs past the end of the block", "literals section");
-    let first = *src.first().ok_or_else(short)?;
-    let (kind, form) = (first & 3, first >> 2 & 3);
-    // Size of the header, bits before the sizes, bits of each size.
-    let (len, skip, bits) = match (kind < 2, form) {
-        (true, 0 | 2) => (1, 3, 5),
-        (true, 1) => (2, 4, 12),
-        (true, _) => (3, 4, 20),
-        (false, 0 | 1) => (3, 4, 10),
-        (false, 2) => (4, 4, 14),
-        (false, _) => (5, 4, 18),
-    };
-    let (header, rest) = src.split_at_checked(len).ok_or_else(short)?;
-    let word = header.iter().rev().fold(0_u64, |word, &byte| word << 8 | u64::from(byte)) >> skip;
-    let mask = (1 << bits) - 1;
-    let regenerated = (word & mask) as usize;
-    let stored = match kind {
-        0 => regenerated,
-        1 => 1,
-        _ => (word >> bits & mask) as usize,
-    };
-    Ok((regenerated, rest.get(stored..).ok_or_else(short)?))
 }
 
 #[cfg(test)]

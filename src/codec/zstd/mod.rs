@@ -9,6 +9,7 @@
 //! Used by the Zstandard format and by the compressed parts of zTensor files.
 #![forbid(unsafe_code)]
 
+mod checkpoint;
 mod decode;
 mod dictionary;
 mod division;
@@ -17,6 +18,8 @@ mod frame_list;
 mod frame_scan;
 mod header;
 mod in_place;
+mod libzstd;
+mod literals;
 mod measure;
 mod random_access;
 mod reader;

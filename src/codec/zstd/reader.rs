@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::source::Source;
 use crate::sync::{Condvar, Mutex};
 
+use super::checkpoint::Recorder;
 use super::decode::{FrameDecoder, length_error};
 use super::frame::Frame;
 
@@ -100,6 +101,17 @@ impl Reader {
         match self {
             Self::ContentStream { decoder, .. } | Self::Whole(Whole { decoder, .. }) => decoder.is_mismatch(),
         }
+    }
+
+    /// Whether it began at a checkpoint.
+    pub(super) fn is_resumed(&self) -> bool {
+        matches!(self, Self::ContentStream { decoder, .. } if decoder.is_resumed())
+    }
+
+    /// Has `with` follow the blocks; see [`FrameDecoder::record`].
+    pub(super) fn record(&mut self, with: impl FnOnce(&mut Recorder)) {
+        let (Self::ContentStream { decoder, .. } | Self::Whole(Whole { decoder, .. })) = self;
+        decoder.record(with);
     }
 
     /// Whether it supports random access.

@@ -14,9 +14,10 @@ use crate::error::{Error, Result};
 use crate::limits::zeroed;
 use crate::source::Source;
 
-use super::decode::{decode_error, length_error};
+use super::decode::length_error;
 use super::dictionary::Dictionary;
 use super::frame::Frame;
+use super::libzstd::decode_error;
 
 /// Bytes per read if frames are read in order.
 const READ_AHEAD: u64 = 256 << 10;

@@ -111,7 +111,11 @@ impl ContentStream {
             (from..self.count.min(from + together)).try_for_each(|i| self.frames.size(self.first + i).map(drop))
         };
         let helpers = self.frames.helpers(to_u64(self.count.div_ceil(together).saturating_sub(1)));
-        parallel::in_order(helpers.workers(), (0..self.count).step_by(together), count, |counted| counted)
+        parallel::in_order(helpers.workers(), (0..self.count).step_by(together), count, |counted| counted)?;
+        if self.count == self.frames.list.len() {
+            self.frames.keep_sizes();
+        }
+        Ok(())
     }
 
     /// The numbers of the frames.

@@ -104,6 +104,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
         window: options.window,
         content: u64::MAX,
         account: options.account.clone(),
+        records: options.index.of(&source),
     };
     let pieces = Arc::clone(&options.pieces);
     let frames = Frames::new(Arc::clone(&source), scan.frames, dictionaries, policy, pieces)?;

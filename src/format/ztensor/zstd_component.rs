@@ -117,6 +117,7 @@ impl ZstdComponent {
             window: self.options.window,
             content: MAX_UNKNOWN,
             account: self.options.account.clone(),
+            records: None,
         };
         let pieces = Arc::clone(&self.options.pieces);
         let frames = Frames::new(Arc::clone(source), scan.frames, Dictionaries::default(), policy, pieces)?;

@@ -1,7 +1,9 @@
 //! The content sizes of frames: stated, or counted once.
 #![forbid(unsafe_code)]
 
+use crate::bytes::to_u64;
 use crate::error::{Error, Result};
+use crate::index::Records;
 use crate::limits::Limits;
 
 use super::super::frame::Frame;
@@ -9,6 +11,11 @@ use super::{Frames, inside};
 
 /// Limit on decoding a frame of unknown size: the larger of this many bytes and this multiple of the stored size.
 const COUNTED: (u64, u64) = (1 << 30, 1024);
+
+/// The sizes of frames that do not state theirs are kept for later mounts if the file has this many bytes.
+const COUNTED_SLOWLY: u64 = 8 << 20;
+/// The record of them.
+const SIZES: &str = "zstd-sizes";
 
 impl Frames {
     /// Bytes of content of frame `index`, if stated or already counted.
@@ -39,6 +46,34 @@ impl Frames {
             counted => self.counted.set(index, counted)?,
         }
         counted
+    }
+
+    /// Takes the sizes of frames that do not state theirs from the index, if counting would take long.
+    ///
+    /// # Errors
+    /// Fails only on a bug.
+    pub(super) fn load_sizes(&self) -> Result<()> {
+        let Some(records) = self.kept_sizes() else { return Ok(()) };
+        let len = to_u64(self.list.len()).saturating_mul(8);
+        let packed = records.get(SIZES, len).filter(|packed| to_u64(packed.len()) == len);
+        let plausible =
+            |index, size| self.list.get(index).is_some_and(|frame| frame.content.is_none() && size <= frame.bound);
+        packed.map_or(Ok(()), |packed| self.counted.unpack(&packed, plausible))
+    }
+
+    /// Keeps the sizes that were counted in the index.
+    pub(in super::super) fn keep_sizes(&self) {
+        if let Some(records) = self.kept_sizes()
+            && let Some(packed) = self.counted.pack(self.list.len())
+        {
+            records.put(SIZES, &packed);
+        }
+    }
+
+    /// The records, if sizes are kept there.
+    fn kept_sizes(&self) -> Option<&Records> {
+        let is_slow = self.source.len() >= COUNTED_SLOWLY && self.list.iter().any(|frame| frame.content.is_none());
+        self.policy.records.as_deref().filter(|_| is_slow)
     }
 
     /// Counts the content of frame `index`: from the lengths of its sequences, or by decoding it.

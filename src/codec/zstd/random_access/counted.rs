@@ -13,6 +13,8 @@ use super::super::measure::Measure;
 
 /// Maximum errors kept of frames that could not be counted.
 const ERRORS: usize = 1024;
+/// Maximum frames with sizes that are kept for later mounts.
+const RECORD: usize = 1 << 20;
 /// The size of a frame that is not counted yet.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -58,6 +60,27 @@ impl Counted {
                 Ok(())
             }
         }
+    }
+
+    /// The sizes that were counted of `count` frames, as bytes; `None` if there are too many for a record.
+    pub(super) fn pack(&self, count: usize) -> Option<Vec<u8>> {
+        let sizes = lock(&self.sizes);
+        let size = |index| sizes.get(index).map_or(UNKNOWN, |[size]| size);
+        (count <= RECORD).then(|| (0..count).flat_map(|index| size(index).to_le_bytes()).collect())
+    }
+
+    /// Sets the sizes that [`Counted::pack`] has packed, each if it is `plausible` for its frame.
+    ///
+    /// # Errors
+    /// [`crate::error::Kind::NotFound`] if there is no such frame.
+    pub(super) fn unpack(&self, packed: &[u8], plausible: impl Fn(usize, u64) -> bool) -> Result<()> {
+        let (sizes, _) = packed.as_chunks::<8>();
+        for (index, size) in sizes.iter().map(|size| u64::from_le_bytes(*size)).enumerate() {
+            if size != UNKNOWN && plausible(index, size) {
+                self.set(index, &Ok(size))?;
+            }
+        }
+        Ok(())
     }
 
     /// Counts the content of `frame` without decoding, if possible.

@@ -1,7 +1,7 @@
 //! The state of a long frame: its decoders, the pieces that they passed over, and the result of its checks.
 //!
-//! A long frame can only be decoded from its start. A few decoders are kept where they stopped, so that forward and
-//! nearby reads continue from there.
+//! A long frame can only be decoded from its start or from a checkpoint. A few decoders are kept where they stopped, so
+//! that forward and nearby reads continue from there.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -20,6 +20,7 @@ use crate::sync::{Condvar, Mutex};
 use super::super::decode::length_error;
 use super::super::frame::{Frame, PIECE};
 use super::super::reader::Reader;
+use super::checkpoints::Checkpoints;
 
 /// The state of one long frame.
 #[derive(Default)]
@@ -38,6 +39,10 @@ pub(super) struct LongFrame {
     pub(super) furthest: AtomicU64,
     /// The piece after the ones served in order.
     pub(super) next: AtomicU64,
+    /// Its checkpoints, if it can have some.
+    pub(super) checkpoints: OnceLock<Option<Arc<Checkpoints>>>,
+    /// Whether its checksum was verified in an earlier mount.
+    pub(super) was_verified: OnceLock<bool>,
     /// Whether all of it was decoded into the store of pieces for a sequential reader, or will be.
     pub(super) is_decoded: AtomicBool,
 }

@@ -1,4 +1,5 @@
-//! The pieces of a long frame: kept from an earlier read, or decoded by the reader that comes closest before them.
+//! The pieces of a long frame: kept from an earlier read, or decoded by the reader that comes closest before them, or from
+//! the checkpoint that does.
 //!
 //! The last pieces that a decoder passes over are kept for later reads; all pieces that it passes over for the second
 //! time are kept, in memory or a temporary file. Locks are held only for look-ups: bytes are read, copied and decoded
@@ -20,6 +21,7 @@ use super::super::frame::{Frame, PIECE};
 use super::super::header::Generation;
 use super::super::v07;
 use super::long_frame::{Claim, Cursor, LongFrame};
+use super::resume::{LOADING, is_refused};
 use super::whole_pass::touch;
 use super::{Frames, inside, lock};
 
@@ -38,6 +40,15 @@ enum Next<'a> {
     Kept,
     /// Decode it with this reader, or a new one.
     Decode(Option<Cursor>, Claim<'a>),
+    /// Decode it with a reader that begins at the checkpoint at this byte of the content.
+    Resume(u64, Claim<'a>),
+}
+
+/// Which readers that began at a checkpoint, or would, may serve a piece.
+#[derive(Debug, Clone, Copy)]
+struct ResumeFrom {
+    idle: bool,
+    checkpoints: bool,
 }
 
 impl Frames {
@@ -89,7 +100,7 @@ impl Frames {
         state.gate.get_or_init(|| {
             let (mode, threads) = (self.mode(frame), &self.policy.threads);
             if let Verify::Background(_) = mode {
-                // Every decode of the last piece starts at the first one and verifies the checksum.
+                // A decode of the last piece starts at the first one and verifies the checksum, unless that was done before.
                 let gate = ChecksumGate::reported(&mode, threads);
                 if let Some(error) = lock(&self.failed).get(&index) {
                     gate.report(&Err(error.clone()));
@@ -122,8 +133,10 @@ impl Frames {
         self.gate(index, &state, &frame).wait()?;
         // Before a decoder is claimed, so that no reader waits for the page faults.
         touch(dst);
-        let (cursor, claim) = loop {
-            match self.next(index, &state, piece, dst.len())? {
+        self.checkpoints(&frame, &state);
+        let mut resume = ResumeFrom { idle: self.may_resume(index, &frame, &state, piece), checkpoints: true };
+        loop {
+            let (cursor, claim) = match self.next(index, &frame, &state, piece, dst.len(), resume)? {
                 Next::Passed(bytes) => {
                     dst.copy_from_slice(&bytes);
                     self.policy.account.count_beside(-(dst.len() as i64));
@@ -134,36 +147,69 @@ impl Frames {
                     return Ok(());
                 }
                 // It is not kept any more.
-                Next::Kept => {}
-                Next::Decode(cursor, claim) => break (cursor, claim),
+                Next::Kept => continue,
+                Next::Decode(cursor, claim) => (cursor, claim),
+                Next::Resume(pos, claim) => match self.resumed(&frame, &state, pos) {
+                    Ok(Some(cursor)) => (Some(cursor), claim),
+                    Err(e) if matches!(e.kind(), Kind::NoRoom { .. }) => {
+                        resume.checkpoints = false;
+                        continue;
+                    }
+                    Err(e) if !e.is_lasting() => return Err(inside(e)),
+                    Ok(None) | Err(_) => continue,
+                },
+            };
+            let is_resumed = cursor.as_ref().is_some_and(|cursor| cursor.reader.is_resumed());
+            match self.decode_piece(index, &frame, &state, (cursor, claim), piece, dst) {
+                // Only the start of the frame can tell whether it is malformed.
+                Err(e) if is_resumed && is_refused(&e) => self.give_up_checkpoints(&frame, &state),
+                done => return done.map_err(inside),
             }
-        };
+        }
+    }
+
+    /// Decodes piece `piece` into `dst` with the reader `cursor`, or one that begins at the start of the frame.
+    fn decode_piece(
+        &self,
+        index: usize,
+        frame: &Frame,
+        state: &LongFrame,
+        (cursor, claim): (Option<Cursor>, Claim<'_>),
+        piece: u64,
+        dst: &mut [u8],
+    ) -> Result<()> {
         let new = || {
-            let dictionary = self.dictionary(index, &frame)?;
-            let mut reader = self.reader(&frame, dictionary)?;
+            let dictionary = self.dictionary(index, frame)?;
+            let mut reader = self.reader(frame, dictionary)?;
+            self.record(frame, state, &mut reader);
             // libzstd verifies the checksums of modern frames itself.
             let is_own = frame.header.generation == Generation::Modern && frame.checksum.is_some();
-            if !is_own && matches!(self.mode(&frame), Verify::Background(_)) {
+            if !is_own && matches!(self.mode(frame), Verify::Background(_)) {
                 reader.start_hash();
             }
             Ok(Cursor { reader, piece: 0 })
         };
-        let mut cursor = cursor.map_or_else(new, Ok).map_err(inside)?;
-        let is_whole = cursor.reader.is_whole();
+        let mut cursor = cursor.map_or_else(new, Ok)?;
+        let (is_whole, is_resumed) = (cursor.reader.is_whole(), cursor.reader.is_resumed());
         // Keep pieces that are decoded for the second time. To keep them the first time would make a jump to the end several
-        // times slower than reading there.
+        // times slower than reading there. From a checkpoint it is never far.
         let is_again = cursor.piece < state.furthest.fetch_max(piece, Ordering::Relaxed);
-        if !is_whole && is_again && piece - cursor.piece > to_u64(PASSED) {
+        if !is_whole && !is_resumed && is_again && piece - cursor.piece > to_u64(PASSED) {
             state.jumped.store(true, Ordering::Relaxed);
         }
-        let done = self.advance(&frame, &state, index, &mut cursor, piece, dst).map_err(inside);
+        let done = self.advance(frame, state, index, &mut cursor, piece, dst);
+        if is_resumed && done.as_ref().is_err_and(is_refused) {
+            return done;
+        }
         if let (Err(error), Some(gate)) = (&done, state.gate.get())
             && (cursor.reader.is_mismatch() || matches!(error.kind(), Kind::Checksum { .. }))
         {
-            gate.report(&done);
-            lock(&self.failed).insert(index, error.clone());
+            let error = inside(index, frame, error.clone());
+            gate.report(&Err(error.clone()));
+            lock(&self.failed).insert(index, error);
         }
-        self.give_back(index, &frame, &state, piece, cursor, claim, done.as_ref().err());
+        let error = done.as_ref().err().map(|e| inside(index, frame, e.clone()));
+        self.give_back(index, frame, state, piece, cursor, claim, error.as_ref());
         done?;
         // Concurrent with the next decode. Sequential readers and whole buffers do not need the piece again.
         if !is_whole
@@ -178,7 +224,15 @@ impl Frames {
     }
 
     /// Finds piece `piece` of `len` bytes, or the reader to decode it with; waits for one that is on its way there.
-    fn next<'a>(&self, index: usize, state: &'a LongFrame, piece: u64, len: usize) -> Result<Next<'a>> {
+    fn next<'a>(
+        &self,
+        index: usize,
+        frame: &Frame,
+        state: &'a LongFrame,
+        piece: u64,
+        len: usize,
+        resume: ResumeFrom,
+    ) -> Result<Next<'a>> {
         let mut live = lock(&state.live);
         loop {
             if let Some((_, error)) = live.broken.as_ref().filter(|(first, _)| *first <= piece) {
@@ -192,14 +246,25 @@ impl Frames {
             }
             // The piece that a reader continues from; one with random access can always continue at this piece.
             let place = |cursor: &Cursor| if cursor.reader.is_whole() { piece } else { cursor.piece };
-            let idle = (0..live.idle.len()).filter(|&i| place(&live.idle[i]) <= piece);
+            let is_usable = |cursor: &Cursor| place(cursor) <= piece && (resume.idle || !cursor.reader.is_resumed());
+            let idle = (0..live.idle.len()).filter(|&i| is_usable(&live.idle[i]));
             let idle = idle.max_by_key(|&i| place(&live.idle[i]));
             let behind = idle.map_or(0, |i| place(&live.idle[i]));
-            // A decoder that will reach this piece, or stop closer before it than an idle one, is worth waiting for.
-            let near = |out: &Range<u64>| out.contains(&piece) || (out.end <= piece && out.end > behind);
+            let is_asked = resume.idle && resume.checkpoints;
+            let checkpoint = if is_asked { self.nearest(frame, state, piece, behind) } else { None };
+            let begin = checkpoint.map_or(behind, |pos| pos.div_ceil(PIECE).saturating_sub(LOADING));
+            // A decoder that will reach this piece, or stop closer before it than where another would begin, is worth
+            // waiting for.
+            let reaches = |out: &Range<u64>| out.contains(&piece) && (checkpoint.is_none() || out.start >= begin);
+            let near = |out: &Range<u64>| reaches(out) || (out.end <= piece && out.end > begin);
             if live.busy.iter().any(near) {
                 live = wanted::wait(&state.returned, &state.live, live)?;
                 continue;
+            }
+            if let Some(pos) = checkpoint {
+                let out = pos.div_ceil(PIECE)..piece.saturating_add(1);
+                live.busy.push(out.clone());
+                return Ok(Next::Resume(pos, Claim::new(state, out)));
             }
             let cursor = idle.map(|i| live.idle.swap_remove(i));
             let out = match &cursor {
@@ -254,12 +319,18 @@ impl Frames {
         if excess > 0 {
             return Err(length_error(len.saturating_add(to_u64(excess)), len));
         }
+        if cursor.reader.is_resumed() {
+            return Ok(());
+        }
         if let Some(hash) = cursor.reader.digest() {
             v07::check(frame, || hash)?;
             frame.served_checksum().map_or(Ok(()), |sum| sum.check(hash))?;
         }
         if let Some(gate) = state.gate.get() {
             gate.report(&Ok(()));
+        }
+        if matches!(self.mode(frame), Verify::Background(_)) {
+            self.note_verified(index, frame);
         }
         Ok(())
     }

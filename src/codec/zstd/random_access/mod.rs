@@ -3,7 +3,7 @@
 //! `content_size`, `counted`: sizes that a frame does not state. `small_frames`: frames that are decoded at once.
 //! `long_frame`, `long_pieces`: the state and the pieces of a long frame. `readers`: its decoders. `whole_pass`:
 //! decoding a frame from start to end, for its checks. `readahead`: the same before a reader reaches it.
-//! `dictionary_choice`: which dictionary a frame needs.
+//! `checkpoints`, `resume`: where decoders begin other than at the start of a frame. `dictionary_choice`: which dictionary a frame needs.
 //!
 //! Checked: content size and checksum of a small frame with each decode; of a long frame in one pass over it, before
 //! its first byte is served or as `verify=` says. If a frame has no checksum but the seek table has one for it, that is
@@ -13,6 +13,7 @@
 //! checksum leaves its error behind, some 200 bytes for a frame of 64 KiB to many GiB.
 #![forbid(unsafe_code)]
 
+mod checkpoints;
 mod content_size;
 mod counted;
 mod dictionary_choice;
@@ -20,6 +21,7 @@ mod long_frame;
 mod long_pieces;
 mod readahead;
 mod readers;
+mod resume;
 mod small_frames;
 mod whole_pass;
 
@@ -32,17 +34,19 @@ use crate::account::{Account, Pieces};
 use crate::bytes::to_u64;
 use crate::checksum::{ChecksumGate, Helpers, Threads, Verify};
 use crate::error::{Error, Kind, Result};
+use crate::index::Records;
 use crate::limits::Charge;
 use crate::source::Source;
 use crate::sync::{Mutex, MutexGuard};
 
-use super::decode::{FrameDecoder, needed};
+use super::decode::FrameDecoder;
 use super::dictionary::Dictionaries;
-use super::frame::Frame;
+use super::frame::{Frame, needed};
 use super::frame_list::FrameList;
 use super::reader::Turns;
 use super::seek_table::read_listed;
 use super::small::Small;
+use checkpoints::Keeper;
 use counted::Counted;
 use long_frame::LongFrame;
 use readahead::ReadaheadQueue;
@@ -63,6 +67,8 @@ pub struct Policy {
     pub content: u64,
     /// Charged for decoders.
     pub account: Account,
+    /// Where what is expensive to find again is kept for later mounts.
+    pub records: Option<Arc<Records>>,
 }
 
 /// The frames, and state beyond their headers.
@@ -89,6 +95,7 @@ pub struct Frames {
     /// The frames of sequential readers.
     readahead: Mutex<ReadaheadQueue>,
     turns: Turns,
+    keeper: Arc<Keeper>,
     /// For `states`.
     _charge: Charge,
 }
@@ -119,10 +126,11 @@ impl Frames {
         let bytes = to_u64(2 * long * size_of::<LongFrame>());
         let charge = policy.account.charge_list(bytes, "list of frames")?;
         let owner = pieces.owners(to_u64(list.len()));
-        Ok(Arc::new(Self {
+        let frames = Arc::new(Self {
             counted: Counted::new(if unknown { list.len() } else { 0 }, &policy.account)?,
             smalls: Mutex::default(),
             turns: Turns::default(),
+            keeper: Keeper::new(policy.account.clone(), policy.records.clone()),
             readahead: Mutex::default(),
             _charge: charge,
             source,
@@ -135,7 +143,9 @@ impl Frames {
             failed: Mutex::default(),
             decoders: Mutex::default(),
             recent: Mutex::default(),
-        }))
+        });
+        frames.load_sizes()?;
+        Ok(frames)
     }
 
     /// The account that decoders are charged to.
@@ -210,6 +220,12 @@ impl Frames {
     /// The state of frame `index`, if there is one.
     fn existing_state(&self, index: usize) -> Option<Arc<LongFrame>> {
         lock(&self.states).peek(&index).cloned()
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        self.keeper.finish();
     }
 }
 

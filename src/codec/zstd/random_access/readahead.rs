@@ -311,7 +311,8 @@ impl Frames {
         drop(live);
         let claim = Claim::new(state, 0..u64::MAX);
         let dictionary = self.dictionary(index, frame)?;
-        let reader = self.reader(frame, dictionary)?;
+        let mut reader = self.reader(frame, dictionary)?;
+        self.record(frame, state, &mut reader);
         let fresh = || self.pieces.buffer(to_usize(PIECE, "piece")?);
         let put = |piece, bytes| {
             let left = self.pieces.put(self.key(index), piece, bytes);

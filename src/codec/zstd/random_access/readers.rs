@@ -4,15 +4,15 @@
 use crate::account::Buffer;
 use crate::error::{Kind, Result};
 
-use super::super::decode::{self, FrameDecoder, WindowMemory};
+use super::super::decode::{FrameDecoder, WindowMemory};
 use super::super::dictionary::Dictionary;
-use super::super::frame::Frame;
+use super::super::frame::{Frame, needed};
 use super::super::header::Generation;
 use super::super::reader::{Reader, Whole};
 use super::{Frames, lock};
 
 /// Memory of a decoder in addition to its window.
-const DECODER: u64 = 1 << 20;
+pub(super) const DECODER: u64 = 1 << 20;
 /// Maximum long frames that keep decoders and pieces.
 const RECENT: usize = 4;
 
@@ -24,7 +24,7 @@ impl Frames {
     /// Fails if the window is too large, or a decoder cannot be created.
     pub(super) fn reader(&self, frame: &Frame, dictionary: Option<&Dictionary>) -> Result<Reader> {
         let (limit, account) = (self.policy.window, &self.policy.account);
-        let needed = decode::needed(frame, limit)?;
+        let needed = needed(frame, limit)?;
         let stream = |charge| FrameDecoder::new(frame, dictionary, limit, WindowMemory::Own(charge), account);
         if frame.header.generation == Generation::V07 {
             // It charges its history itself.
@@ -84,7 +84,7 @@ impl Frames {
     }
 
     /// Drops the idle readers for which `which` holds; returns whether there were any.
-    fn drop_idle(&self, which: impl Fn(&Reader) -> bool) -> bool {
+    pub(super) fn drop_idle(&self, which: impl Fn(&Reader) -> bool) -> bool {
         let recent: Vec<usize> = lock(&self.recent).iter().copied().collect();
         let mut gone = Vec::new();
         for state in recent.iter().filter_map(|&index| self.existing_state(index)) {

@@ -36,6 +36,9 @@ impl Frames {
             let sum = frame.served_checksum().filter(|_| is_asked);
             let (len, hash) = self.run(index, &frame, sum.is_some(), true)?;
             let listed = sum.map_or(Ok(()), |sum| sum.check(hash));
+            if listed.is_ok() && is_asked {
+                self.note_verified(index, &frame);
+            }
             Ok(Passed { len, seek_checksum: listed.map_err(|e| e.within(format_args!("frame {index}"))) })
         };
         match self.state(index) {
@@ -83,7 +86,8 @@ impl Frames {
             (_, true) => Some(self.whole_reader(frame, dictionary)?),
             _ => None,
         };
-        let reader = whole.map_or_else(|| self.reader(frame, dictionary), Ok)?;
+        let mut reader = whole.map_or_else(|| self.reader(frame, dictionary), Ok)?;
+        self.state(index).inspect(|state| self.record(frame, state, &mut reader));
         let fresh = || self.pieces.buffer(PIECE as usize);
         if reader.is_whole() || !(keep && self.pieces.is_on()) {
             let (len, hash, mut reader) =

@@ -51,13 +51,13 @@ pub(super) fn plain(symbol: u8) -> CodeInfo {
 pub(super) const SEQUENCES: usize = 512;
 
 /// Probabilities of at most 256 symbols; -1 is "less than one".
-pub(super) type Distribution = Vec<i16>;
+pub(in crate::codec::zstd) type Distribution = Vec<i16>;
 
 /// Reads a description of at most `max_symbol + 1` symbols and `max_accuracy` bits; also returns the bytes after it.
 ///
 /// # Errors
 /// Fails if a maximum is exceeded or the probabilities do not add up.
-pub(super) fn read_distribution<'a>(
+pub(in crate::codec::zstd) fn read_distribution<'a>(
     src: &'a [u8],
     max_symbol: usize,
     max_accuracy: u32,

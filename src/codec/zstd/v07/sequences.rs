@@ -17,12 +17,41 @@ const WHAT: &str = "sequences section";
 static PREDEFINED: LazyLock<[Result<Table>; 3]> =
     LazyLock::new(|| [LITERALS, OFFSETS, MATCHES].map(|a| Table::new(a.predefined, a.accuracy, a.name, a.meaning)));
 
-/// The index of an alphabet in [`PREDEFINED`].
-#[derive(Debug, Clone, Copy)]
-enum CodeTable {
+/// The index of an alphabet in [`PREDEFINED`], and the order of the tables in a section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::codec::zstd) enum CodeTable {
     Literals = 0,
     Offsets = 1,
     Matches = 2,
+}
+
+impl CodeTable {
+    pub(in crate::codec::zstd) const ALL: [Self; 3] = [Self::Literals, Self::Offsets, Self::Matches];
+
+    /// Its alphabet in modern frames.
+    fn modern(self) -> Alphabet {
+        match self {
+            Self::Literals => LITERALS,
+            Self::Offsets => Dialect::Modern.offsets(),
+            Self::Matches => MATCHES,
+        }
+    }
+
+    /// Bytes of the description of a table at the start of `src`, in a modern frame.
+    ///
+    /// # Errors
+    /// Fails if the description is malformed.
+    pub(in crate::codec::zstd) fn description_len(self, src: &[u8]) -> Result<usize> {
+        let Alphabet { max_code, max_accuracy, name, .. } = self.modern();
+        let (_, _, rest) = read_distribution(src, max_code.into(), max_accuracy, name)?;
+        Ok(src.len() - rest.len())
+    }
+
+    /// The predefined distribution, and its accuracy.
+    pub(in crate::codec::zstd) fn predefined(self) -> (&'static [i16], u32) {
+        let Alphabet { predefined, accuracy, .. } = self.modern();
+        (predefined, accuracy)
+    }
 }
 
 /// The format of the section: they differ in the numbering of modes and in the maximum offset code.
@@ -147,15 +176,22 @@ pub(in crate::codec::zstd) struct Sequence {
     pub(super) offset: usize,
 }
 
-/// The last three offsets used.
+/// The offsets used last, to which the values in a stream of sequences may refer.
+pub(in crate::codec::zstd) trait History: Copy {
+    /// Converts an offset value (at least 1) to an offset.
+    fn resolve(&mut self, value: usize, without_literals: bool) -> usize;
+}
+
+/// The last three offsets used, in 0.7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::codec::zstd) struct RepeatOffsets(pub(super) [usize; 3]);
 
 impl RepeatOffsets {
     /// The initial offsets of a frame.
     pub(in crate::codec::zstd) const INITIAL: Self = Self([1, 4, 8]);
+}
 
-    /// Converts an offset value (at least 1) to an offset.
+impl History for RepeatOffsets {
     #[inline]
     fn resolve(&mut self, value: usize, without_literals: bool) -> usize {
         let [a, b, c] = self.0;
@@ -171,6 +207,29 @@ impl RepeatOffsets {
         };
         self.0[0]
     }
+}
+
+fn short() -> Error {
+    Error::corrupt("runs past the end of the block", WHAT)
+}
+
+/// Reads the number of sequences in section `src`; also returns the bytes after it.
+///
+/// # Errors
+/// Fails if it is truncated.
+pub(in crate::codec::zstd) fn count(src: &[u8]) -> Result<(usize, &[u8])> {
+    let (&first, rest) = src.split_first().ok_or_else(short)?;
+    Ok(match first {
+        0..128 => (usize::from(first), rest),
+        128..255 => {
+            let (&low, rest) = rest.split_first().ok_or_else(short)?;
+            ((usize::from(first) - 128) << 8 | usize::from(low), rest)
+        }
+        255 => {
+            let (bytes, rest) = rest.split_first_chunk::<2>().ok_or_else(short)?;
+            (usize::from(u16::from_le_bytes(*bytes)) + 0x7F00, rest)
+        }
+    })
 }
 
 /// A decoder for the sequences of a section.
@@ -193,19 +252,7 @@ impl<'a> Sequences<'a> {
         tables: &'a mut Tables,
         dialect: Dialect,
     ) -> Result<Option<Self>> {
-        let short = || Error::corrupt("runs past the end of the block", WHAT);
-        let (&first, rest) = src.split_first().ok_or_else(short)?;
-        let (left, rest) = match first {
-            0..128 => (usize::from(first), rest),
-            128..255 => {
-                let (&low, rest) = rest.split_first().ok_or_else(short)?;
-                ((usize::from(first) - 128) << 8 | usize::from(low), rest)
-            }
-            255 => {
-                let (bytes, rest) = rest.split_first_chunk::<2>().ok_or_else(short)?;
-                (usize::from(u16::from_le_bytes(*bytes)) + 0x7F00, rest)
-            }
-        };
+        let (left, rest) = count(src)?;
         if left == 0 {
             return Ok(None);
         }
@@ -236,9 +283,9 @@ impl<'a> Sequences<'a> {
     /// Fails if the bit stream ends early.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "it is the inner loop of a kernel")]
-    pub(in crate::codec::zstd) fn each(
+    pub(in crate::codec::zstd) fn each<H: History>(
         mut self,
-        recent: &mut RepeatOffsets,
+        recent: &mut H,
         mut run: impl FnMut(Sequence) -> bool,
     ) -> Result<Option<Sequence>> {
         let mut history = *recent;
@@ -259,7 +306,7 @@ impl<'a> Sequences<'a> {
     /// Decodes the next sequence.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
-    fn next(&mut self, history: &mut RepeatOffsets) -> Sequence {
+    fn next(&mut self, history: &mut impl History) -> Sequence {
         let Self { bits, cells: [literals, offsets, matches], states: [ll, of, ml], left } = self;
         // A state is always below the table size; the mask lets the compiler omit the bounds check.
         let cell = |cells: &[FseEntry; SEQUENCES], state: usize| cells[state & (SEQUENCES - 1)];
