@@ -33,6 +33,7 @@ use crate::checksum::BackgroundChecks;
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Container, Info, Input};
 use crate::gpu::Gpu;
+use crate::index::Index;
 use crate::mirror::{Containers, Found, Opened};
 use crate::source::Location;
 use crate::tree::Tree;
@@ -297,7 +298,7 @@ impl Archive {
         }
         let (verify, pieces) = (Verify::First.into(), Pieces::off());
         let again = options.context(Access::Sequential, context.gpu.clone(), options.account());
-        let context = format::Options { verify, pieces, ..again };
+        let context = format::Options { verify, pieces, index: Index::off(), ..again };
         format::open(input, options.format.as_deref(), &context)
     }
 }

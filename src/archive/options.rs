@@ -18,6 +18,7 @@ use crate::format::{
     space::{GivenSpace, Spacing, Units},
 };
 use crate::gpu::{self, DeviceError, Gpu};
+use crate::index::Index;
 use crate::source::{CacheDir, RemoteOptions};
 
 /// Disk space for decoded data that does not fit in memory.
@@ -56,6 +57,8 @@ pub struct Options {
     pub(crate) units: Option<Units>,
     pub(crate) window: u64,
     pub(crate) remote: RemoteOptions,
+    pub(crate) index: Option<PathBuf>,
+    pub(crate) index_size: Option<u64>,
 }
 
 /// When checksums that cover more than the bytes read are verified.
@@ -121,6 +124,8 @@ impl Default for Options {
             units: None,
             window: WINDOW,
             remote: RemoteOptions::default(),
+            index: None,
+            index_size: None,
         }
     }
 }
@@ -257,6 +262,24 @@ impl Options {
         self
     }
 
+    /// Keeps in the directory `dir` what is expensive to find again about a file (decoder checkpoints in long Zstandard
+    /// frames, sizes that had to be counted), for later archives and other processes; authenticated by a key of the user
+    /// in `$XDG_STATE_HOME/fzmfs`. Default: nothing is kept; mounts and commands use `$XDG_CACHE_HOME/fzmfs`.
+    #[must_use]
+    pub fn index(mut self, dir: impl Into<PathBuf>) -> Self {
+        let dir = dir.into();
+        // The working directory may change.
+        self.index = Some(std::path::absolute(&dir).unwrap_or(dir));
+        self
+    }
+
+    /// Limits the index, in bytes: what was used least recently makes room. Default: 1 GiB.
+    #[must_use]
+    pub fn index_size(mut self, bytes: u64) -> Self {
+        self.index_size = Some(bytes);
+        self
+    }
+
     /// The number of decoding threads.
     pub(crate) fn thread_count(&self) -> usize {
         self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
@@ -305,6 +328,7 @@ impl Options {
             account,
             window: self.window,
             pieces,
+            index: self.index.clone().map_or_else(Index::off, |dir| Index::of_user(dir, self.index_size)),
             gpu,
             ..format::Options::default()
         }

@@ -10,6 +10,7 @@ use crate::archive::memory;
 use crate::format::FORMATS;
 use crate::fs::doctor::{self, State};
 use crate::gpu;
+use crate::index::{self, Index, places};
 
 pub(super) fn run(out: &mut dyn Write) -> Outcome {
     let findings = doctor::findings();
@@ -20,6 +21,7 @@ pub(super) fn run(out: &mut dyn Write) -> Outcome {
     let (all, cache) = (size::short(memory::total()), size::short(memory::default_cache()));
     lines.push(("memory", "ok", format!("{all}, of which {cache} for decoded data unless cache= says otherwise")));
     lines.push(("threads", "ok", format!("{threads} that decode, unless threads= says otherwise")));
+    lines.push(index());
     lines.push(if log::reaches_system() {
         (
             "log",
@@ -55,6 +57,26 @@ pub(super) fn run(out: &mut dyn Write) -> Outcome {
     };
     print(out).map_err(|e| report::output(&e))?;
     if works { Ok(()) } else { Err(Failure::reported()) }
+}
+
+/// Where the index is, and how large.
+fn index() -> (&'static str, &'static str, String) {
+    let name = "index";
+    let (Some(dir), Some(_)) = (places::index(), places::state()) else {
+        return (
+            name,
+            "note",
+            "none: neither XDG_CACHE_HOME and XDG_STATE_HOME nor HOME is set; give index=DIR".to_owned(),
+        );
+    };
+    let most = format!("of at most {} unless index_size= says otherwise", size::short(index::SIZE));
+    if !dir.exists() {
+        return (name, "ok", format!("{}, nothing yet {most}", dir.display()));
+    }
+    match Index::of_user(dir.clone(), None).used() {
+        Ok(bytes) => (name, "ok", format!("{}, {} {most}", dir.display(), size::short(bytes))),
+        Err(why) => (name, "note", format!("{}: nothing is kept: {why}", dir.display())),
+    }
 }
 
 fn word(state: State) -> &'static str {

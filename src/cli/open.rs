@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::args::{DecodeArgs, MirrorArgs};
+use super::args::{DecodeArgs, IndexPlace, MirrorArgs};
 use super::report::{Failure, Outcome};
 use crate::archive::{Access, Archive, Directory, Options};
 use crate::error::{Error, Kind};
 use crate::format::FORMATS;
 use crate::gpu::Gpu;
+use crate::index::places;
 use crate::mirror::Layout;
 use crate::source::Source;
 
@@ -33,6 +34,12 @@ impl DecodeArgs {
         if let Some((dir, size)) = &self.remote_cache {
             options = options.remote_cache(dir, *size);
         }
+        options = match self.index.clone() {
+            Some(IndexPlace::Off) => options,
+            Some(IndexPlace::Dir(dir)) => options.index(dir),
+            None => places::index().into_iter().fold(options, Options::index),
+        };
+        options.index_size = self.index_size;
         options.spacing.clone_from(&self.spacing);
         options.units.clone_from(&self.units);
         options.shape = self.shape.as_ref().map(|shape| shape.0.clone());

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::args::{DecodeArgs, MirrorArgs};
+use super::args::{DecodeArgs, IndexPlace, MirrorArgs};
 use super::report;
 use crate::archive::Device;
 use crate::format::Info;
@@ -42,8 +42,11 @@ impl DecodeArgs {
         self.report_unused_remote(file);
     }
 
-    /// Reports the options for servers if `file` is not on one.
+    /// Reports the options for servers if `file` is not on one, and those for an index if there is none.
     pub(super) fn report_unused_remote(&self, file: &Path) {
+        if self.index_size.is_some() && self.index == Some(IndexPlace::Off) {
+            report::notice(file, format_args!("index_size= has no effect: there is no index"));
+        }
         if Location::is_remote(file) {
             return;
         }

@@ -68,7 +68,7 @@ impl Archive {
     #[new]
     #[pyo3(signature = (source, *, verify=None, cache=None, spill=None, threads=None, device=None, gpu_memory=None,
         format=None, dict=None, dtype=None, shape=None, spacing=None, units=None, window=None, timeout=None,
-        expect=None, unpinned=None, remote_cache=None))]
+        expect=None, unpinned=None, remote_cache=None, index=None, index_size=None))]
     #[allow(clippy::too_many_arguments, reason = "the options of the command line, by name")]
     fn new(
         py: Python<'_>,
@@ -90,6 +90,8 @@ impl Archive {
         expect: Option<String>,
         unpinned: Option<bool>,
         remote_cache: Option<(PathBuf, Option<u64>)>,
+        index: Option<PathBuf>,
+        index_size: Option<u64>,
     ) -> PyResult<Self> {
         let mut options = dict.unwrap_or_default().into_iter().fold(Options::new(), Options::dict);
         if let Some(verify) = verify {
@@ -117,6 +119,8 @@ impl Archive {
         options = set(options, expect, Options::expect);
         options = set(options, unpinned, Options::unpinned);
         options = set(options, remote_cache, |options, (dir, size)| options.remote_cache(dir, size));
+        options = set(options, index, Options::index);
+        options = set(options, index_size, Options::index_size);
         let shown = shown(&source).display().to_string();
         let archive = detached(py, &shown, move || fzmfs::Archive::open(source, &options))?;
         let source = archive.path().display().to_string();

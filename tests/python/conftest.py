@@ -6,12 +6,17 @@ import hashlib
 import json
 import os
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
 
 # A shell without job control starts what runs beside it with SIGINT ignored, and programs inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The index of the program under test is not that of the user.
+_HOME = tempfile.TemporaryDirectory()
+os.environ |= {"XDG_CACHE_HOME": f"{_HOME.name}/cache", "XDG_STATE_HOME": f"{_HOME.name}/state"}
 
 DATA = Path(__file__).parents[1] / "data"
 # Seconds after which a wait is a hang, and the test fails. No test passes or fails by how much sooner something happens.

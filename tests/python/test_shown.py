@@ -138,6 +138,8 @@ GIVEN = {
     "timeout=": "timeout=10",
     "expect=ETAG": "expect=ETAG",
     "remote_cache=DIR[:SIZE]": "remote_cache=/scratch/cache remote_cache=/scratch/cache:64M",
+    "index=off|DIR": "index=off index=/scratch/index",
+    "index_size=SIZE": "index_size=64M",
     "allow_other": "allow_other",
     "idle=SECONDS": "idle=60",
     "layout=replace|beside|flat|plain": "layout=replace layout=beside layout=flat layout=plain",

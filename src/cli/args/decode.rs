@@ -70,12 +70,37 @@ pub(in crate::cli) struct DecodeArgs {
     /// of the disk is free]
     #[arg(long, value_name = "DIR[:SIZE]", value_parser = size::parse_dir)]
     pub(in crate::cli) remote_cache: Option<(PathBuf, Option<u64>)>,
+    /// Where to keep what is expensive to find again, for later mounts: a directory, or off [default: ~/.cache/fzmfs]
+    #[arg(long, value_name = "off|DIR")]
+    pub(in crate::cli) index: Option<IndexPlace>,
+    /// Maximum size of the index [default: 1G]
+    #[arg(long, alias = "index_size", value_name = "SIZE", value_parser = size::parse)]
+    pub(in crate::cli) index_size: Option<u64>,
     /// Long options as a comma-separated list, as in mount(8) and fstab(5)
     #[arg(short = 'o', value_name = "OPTION,...")]
     pub(in crate::cli) option_lists: Vec<OsString>,
     /// The GPU of this process, created on first use.
     #[arg(skip)]
     pub(in crate::cli) gpu: OnceLock<Arc<Gpu>>,
+}
+
+/// Where the index is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::cli) enum IndexPlace {
+    Off,
+    Dir(PathBuf),
+}
+
+impl FromStr for IndexPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self::Off),
+            "" => Err("expected a directory or off".to_owned()),
+            dir => Ok(Self::Dir(dir.into())),
+        }
+    }
 }
 
 /// [`Verify`] as an option value.

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
-pub(super) use decode::{DecodeArgs, VerifyMode};
+pub(super) use decode::{DecodeArgs, IndexPlace, VerifyMode};
 pub(super) use mirroring::MirrorArgs;
 #[cfg(feature = "fuse")]
 pub(super) use mounting::MountArgs;

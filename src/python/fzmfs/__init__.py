@@ -106,6 +106,8 @@ def open(
     expect: str | None = None,
     unpinned: bool | None = None,
     remote_cache: str | os.PathLike[str] | None = None,
+    index: str | os.PathLike[str] | None = None,
+    index_size: int | str | None = None,
 ) -> Archive:
     """Opens the container ``source``: a file, the directory of a sparse Blosc2 frame, or a URL. Decodes nothing.
 
@@ -140,6 +142,9 @@ def open(
         expect: the ETag that the object must have.
         unpinned: read an object even if its server tells versions apart by nothing: a change goes unnoticed.
         remote_cache: keep what is fetched in this directory, compressed as it is; ``"DIR:SIZE"`` limits its size.
+        index: keep in this directory what is expensive to find again about a file, for later; by default nothing is kept. A
+            mount, and the commands, use ``$XDG_CACHE_HOME/fzmfs``, which may be given here too.
+        index_size: the most bytes of the index; 1 GiB by default.
 
     Raises:
         fzmfs.Error: it cannot be opened, or is broken; ``kind``, ``field`` and ``offset`` say where. It is a
@@ -166,6 +171,8 @@ def open(
         "expect": expect,
         "unpinned": unpinned,
         "remote_cache": None if remote_cache is None else _directory(remote_cache),
+        "index": None if index is None else os.path.abspath(os.fspath(index)),
+        "index_size": _bytes("index_size", index_size),
     }
     options = {name: value for name, value in given.items() if value is not None}
     path = os.fsdecode(source)

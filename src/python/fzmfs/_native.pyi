@@ -37,6 +37,8 @@ class Archive:
         expect: str | None = None,
         unpinned: bool | None = None,
         remote_cache: tuple[str, int | None] | None = None,
+        index: str | None = None,
+        index_size: int | None = None,
     ) -> Archive: ...
     @property
     def path(self) -> str: ...
