@@ -50,6 +50,7 @@ mod unknown_parts;
 mod usage;
 mod zstd;
 mod zstd_ahead;
+mod zstd_index;
 mod zstd_properties;
 mod zstd_seekable;
 mod zstd_truncated;

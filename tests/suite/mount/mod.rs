@@ -11,6 +11,7 @@ mod ending;
 mod faults;
 mod held;
 mod idle;
+mod index;
 mod invocations;
 mod limits;
 mod list;

@@ -166,9 +166,13 @@ pub(crate) fn python_with_numpy() -> Option<&'static str> {
     ["python3", "/usr/bin/python3"].into_iter().find(has)
 }
 
-/// The program under test.
+/// The program under test. Its index is not that of the user.
 pub(crate) fn fzmfs() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_fzmfs"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fzmfs"));
+    for (variable, name) in [("XDG_CACHE_HOME", "cache"), ("XDG_STATE_HOME", "state")] {
+        command.env(variable, Path::new(env!("CARGO_TARGET_TMPDIR")).join(name));
+    }
+    command
 }
 
 /// The program that mounts made containers; `cargo test` builds it beside this one.

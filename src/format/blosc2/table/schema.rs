@@ -196,9 +196,8 @@ impl ColumnSpec {
         };
         let nulls = match (&kind, column.get("null_value")) {
             _ if field("null_storage") == Some("mask") => Nulls::Mask,
-            (Kind::Other(_), _) => Nulls::None,
             (Kind::Dictionary { .. } | Kind::Text | Kind::Bytes | Kind::Nested(_), _) => Nulls::Native,
-            (_, None | Some(Value::Null)) => Nulls::None,
+            (Kind::Other(_), _) | (_, None | Some(Value::Null)) => Nulls::None,
             (_, Some(value)) => Nulls::Value(value.clone()),
         };
         let stored = ["name", "cparams", "dparams", "chunks", "blocks"];

@@ -281,6 +281,8 @@ fn bit(bits: &[u8], row: u64) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::indexing_slicing, reason = "a test")]
+    use std::fmt::Write;
+
     use super::*;
 
     fn stored() -> Vec<u8> {
@@ -291,7 +293,7 @@ mod tests {
     /// The values of all rows, at most a thousand, as text.
     fn shown(part: &Part<'_>, rows: Range<u64>, out: &mut String) -> Result<()> {
         for row in rows.take(1000) {
-            out.push_str(&format!("{:?} ", part.head(row)?));
+            write!(out, "{:?} ", part.head(row)?).unwrap();
             match &part.data {
                 _ if part.is_null(row) || out.len() > 10_000 => {}
                 PartData::List(ends, item) => shown(item, ends.range(row, item.len)?, out)?,

@@ -17,7 +17,7 @@ use super::super::column::{Column, Data};
 use super::super::room::Room;
 use super::super::runs::total;
 use super::super::schema::Kind;
-use super::message::{self, take_buffer};
+use super::message::{self, Buffers};
 use super::nested;
 use super::values::Values;
 
@@ -207,14 +207,14 @@ impl ArrowColumn {
             values.describe(&mut found);
             let is_same = found == described;
             return if is_same {
-                values.write(&mut &mut *dst)
+                values.write(&mut Buffers(dst))
             } else {
                 Err(Error::corrupt("other than before", "batch"))
             };
         }
         let (_, lens) = described;
-        let mut rest = dst;
-        let mut buffers = lens.into_iter().map(|len| take_buffer(&mut rest, len)).collect::<Result<Vec<_>>>()?;
+        let mut rest = Buffers(dst);
+        let mut buffers = lens.into_iter().map(|len| rest.take(len)).collect::<Result<Vec<_>>>()?;
         if self.has_nulls {
             let marks = table.not_null(column, range.clone())?;
             buffers.first_mut().into_iter().for_each(|buffer| set_bits(buffer, &marks));

@@ -32,8 +32,8 @@ pub(super) fn arrange(columns: Vec<(String, ArrowColumn)>, parents: &[Parent]) -
     let mut fields = Vec::new();
     let mut done = HashSet::new();
     for (number, path) in paths.iter().enumerate() {
-        let ends = path.match_indices('/').map(|(end, _)| end);
-        let topmost = ends.filter_map(|end| specs.get(path.get(..end)?)).next();
+        let mut ends = path.match_indices('/').map(|(end, _)| end);
+        let topmost = ends.find_map(|end| specs.get(path.get(..end)?));
         if let Some(parent) = topmost.filter(|parent| done.insert(&*parent.path)) {
             let spec = groups.structure(&parent.name, &parent.path, &parent.spec, DEPTH);
             fields.extend(spec);

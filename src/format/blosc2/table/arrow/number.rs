@@ -31,9 +31,9 @@ impl Number {
             let single = number as f32;
             let (head, _) = bytes.split_at_mut(width.min(8));
             if width == 4 {
-                head.copy_from_slice(&single.to_le_bytes())
+                head.copy_from_slice(&single.to_le_bytes());
             } else {
-                head.copy_from_slice(&number.to_le_bytes())
+                head.copy_from_slice(&number.to_le_bytes());
             }
             return Ok(bytes);
         }

@@ -18,7 +18,7 @@ use super::super::super::msgpack::{self, Head};
 use super::super::room::Room;
 use super::super::streams::{Number, Part, PartData};
 use super::field::{set_bits, set_ends};
-use super::message::{self, take_buffer};
+use super::message::{self, Buffers};
 use super::nested::is_json;
 
 /// The field of errors about the values.
@@ -123,7 +123,9 @@ impl Values {
                     let name = msgpack::head(cur, WHAT)?;
                     let Head::Text(name) = name else { return Err(expected("the name of a field")) };
                     let place = numbers.get(name).and_then(|&number| found.get_mut(number));
-                    place.into_iter().for_each(|place| *place = Some(cur.clone()));
+                    if let Some(place) = place {
+                        *place = Some(cur.clone());
+                    }
                     msgpack::skip(cur, WHAT)?;
                 }
                 fields.iter_mut().zip(found).try_for_each(|(field, found)| match found {
@@ -154,7 +156,9 @@ impl Values {
                 let mut found = vec![None; fields.len()];
                 for (name, part) in parts {
                     let place = numbers.get(name).and_then(|&number| found.get_mut(number));
-                    place.into_iter().for_each(|place| *place = Some(part));
+                    if let Some(place) = place {
+                        *place = Some(part);
+                    }
                 }
                 fields.iter_mut().zip(found).try_for_each(|(field, found)| match found {
                     Some(part) => field.push_row(part, row, room),
@@ -216,18 +220,18 @@ impl Values {
         }
     }
 
-    /// Writes the same buffers at the start of `dst`, and goes past them.
+    /// Writes the same buffers to `dst`.
     ///
     /// # Errors
     /// Fails if `dst` is too short.
-    pub(super) fn write(&self, dst: &mut &mut [u8]) -> Result<()> {
-        set_bits(take_buffer(dst, self.valid_len())?, &self.not_null);
+    pub(super) fn write(&self, dst: &mut Buffers<'_>) -> Result<()> {
+        set_bits(dst.take(self.valid_len())?, &self.not_null);
         match &self.data {
-            Data::Switches(bytes) => set_bits(take_buffer(dst, to_u64(bytes.len()).div_ceil(8))?, bytes),
-            Data::Numbers { bytes, .. } => take_buffer(dst, to_u64(bytes.len()))?.copy_from_slice(bytes),
+            Data::Switches(bytes) => set_bits(dst.take(to_u64(bytes.len()).div_ceil(8))?, bytes),
+            Data::Numbers { bytes, .. } => dst.take(to_u64(bytes.len()))?.copy_from_slice(bytes),
             Data::Bytes { form, ends, data } => {
                 write_ends(dst, ends, form.is_large())?;
-                take_buffer(dst, to_u64(data.len()))?.copy_from_slice(data);
+                dst.take(to_u64(data.len()))?.copy_from_slice(data);
             }
             Data::List { ends, item } => {
                 write_ends(dst, ends, false)?;
@@ -302,9 +306,9 @@ fn push_json(cur: &mut Cursor<'_>, ends: &mut Vec<usize>, data: &mut Vec<u8>, ro
     Ok(text.is_empty())
 }
 
-fn write_ends(dst: &mut &mut [u8], ends: &[usize], is_large: bool) -> Result<()> {
+fn write_ends(dst: &mut Buffers<'_>, ends: &[usize], is_large: bool) -> Result<()> {
     let len = if is_large { 8 } else { 4 };
-    set_ends(take_buffer(dst, to_u64(ends.len()).saturating_add(1).saturating_mul(len))?, ends, is_large);
+    set_ends(dst.take(to_u64(ends.len()).saturating_add(1).saturating_mul(len))?, ends, is_large);
     Ok(())
 }
 
@@ -342,13 +346,14 @@ mod tests {
         values.describe(&mut described);
         assert_eq!(described, (vec![(3, 1), (3, 0), (3, 1), (3, 2)], vec![1, 16, 0, 1, 6, 1, 1]));
         let mut bytes = vec![0xff; 6 * 64];
-        values.write(&mut &mut *bytes).unwrap();
+        values.write(&mut Buffers(&mut bytes)).unwrap();
         let buffers: Vec<_> =
             bytes.chunks(64).map(|buffer| buffer.iter().take(16).copied().collect::<Vec<_>>()).collect();
         let padded = |bytes: &[u8]| [bytes, &[0; 16]].concat().into_iter().take(16).collect::<Vec<_>>();
         let want = [&[5][..], &[0, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 3], &[5], &[0xfe, 0xff, 0, 0, 2, 1], &[1], &[1]];
         assert_eq!(buffers, want.map(padded));
-        assert!(values.write(&mut &mut bytes[..5 * 64]).is_err());
+        bytes.truncate(5 * 64);
+        assert!(values.write(&mut Buffers(&mut bytes)).is_err());
     }
 
     #[test]

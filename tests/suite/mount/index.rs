@@ -1,0 +1,64 @@
+//! The kept index: what a second mount finds.
+
+use std::io::Write;
+use std::path::Path;
+
+use crate::support::mounts::{Mounted, can_mount, fzmfs, run, sh};
+
+const MIB: u64 = 1 << 20;
+const LEN: usize = 48 << 20;
+
+/// One frame without a size, of a small window; and its content.
+fn make(path: &Path) -> Vec<u8> {
+    let content: Vec<u8> = (0..LEN as u64 / 16).flat_map(|i| [i / 7, i * i / 13]).flat_map(u64::to_le_bytes).collect();
+    let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.window_log(17).unwrap();
+    encoder.write_all(&content).unwrap();
+    std::fs::write(path, encoder.finish().unwrap()).unwrap();
+    content
+}
+
+/// Mounts the file with `option`, reads with the command `read`; returns what that prints, and the bytes decoded.
+fn read(mounted: &Mounted, option: &str, read: &str) -> (String, u64) {
+    let file = mounted.dir.path().join("log.zst");
+    let output = run(fzmfs().arg("mount").arg(&file).arg(&mounted.point).args(["-o", option]));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = sh(mounted.dir.path(), read);
+    let listed = run(fzmfs().args(["list", "--json"]).arg(&mounted.point)).stdout;
+    let listed: serde_json::Value = serde_json::from_slice(&listed).unwrap();
+    let decoded = listed[0]["stats"]["decoded_bytes"].as_u64().unwrap();
+    assert!(run(fzmfs().arg("umount").arg(&mounted.point)).status.success());
+    (said, decoded)
+}
+
+#[test]
+fn a_second_mount_reads_the_end_of_a_long_frame_without_what_is_before() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::nothing();
+    let content = make(&mounted.dir.path().join("log.zst"));
+    std::fs::write(mounted.dir.path().join("end"), &content[LEN - 100_000..]).unwrap();
+    let tail = "tail -c 100000 mnt/log | cmp - end && stat -Lc %s mnt/log";
+    let index = format!("index={}", mounted.dir.path().join("index").display());
+
+    let (said, decoded) = read(&mounted, &index, &format!("cat mnt/log > /dev/null; {tail}"));
+    assert!(said == format!("{LEN}\n") && decoded >= LEN as u64, "{said}, {decoded}");
+    let (said, decoded) = read(&mounted, &index, tail);
+    assert!(said == format!("{LEN}\n") && decoded <= 20 * MIB, "{said}, {decoded}");
+    let (said, decoded) = read(&mounted, "index=off", tail);
+    assert!(said == format!("{LEN}\n") && decoded >= LEN as u64 - 2 * MIB, "{said}, {decoded}");
+}
+
+#[test]
+fn a_directory_that_cannot_hold_an_index_is_said_and_no_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let content = make(&dir.path().join("log.zst"));
+    std::fs::write(dir.path().join("index"), b"a file").unwrap();
+    let output = run(fzmfs().current_dir(dir.path()).args(["cat", "--index=index", "log.zst", "data.raw"]));
+    assert!(output.status.success() && output.stdout == content, "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.lines().count() == 1 && said.contains("nothing is kept"), "{said}");
+    let output = run(fzmfs().current_dir(dir.path()).args(["info", "--index=off", "--index-size=1G", "log.zst"]));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("index_size= has no effect"));
+}
