@@ -107,7 +107,7 @@ const OPTIONS: &[Row] = &[
     ),
     ("ls a.fzm -o allow_other", 2, "-o allow_other: applies only to `fzmfs mount`"),
     ("info a.fzm --device tpu", 2, "invalid value 'tpu' for '--device <DEVICE>': expected auto, cpu, cuda or cuda:N"),
-    ("verify --format zip a.fzm", 2, "unknown format zip; supported formats: fzm, zstd, ztensor, zxc, blosc2"),
+    ("verify --format zip a.fzm", 2, "unknown format zip; supported formats: fzm, zstd, ztensor, zxc, blosc2, tar"),
     ("cat c.zst data.npy -o dtype=f5", 2, "c.zst: NumPy has no element type f5 (dtype)"),
     ("ls c.zst -o shape=512", 2, "c.zst: the container has no element type: give dtype= too (shape)"),
     (

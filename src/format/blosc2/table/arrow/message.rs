@@ -14,8 +14,7 @@ use arrow_ipc::{
 use arrow_schema::Schema;
 use flatbuffers::{FlatBufferBuilder, UnionWIPOffset, WIPOffset};
 
-use crate::bytes::{to_u64, to_usize};
-use crate::error::{Error, Result};
+use crate::bytes::to_u64;
 
 /// Begins and ends a file; at the beginning, two zeros follow.
 const MAGIC: &[u8; 6] = b"ARROW1";
@@ -27,24 +26,6 @@ pub(super) const ALIGN: u64 = 64;
 /// `len`, up to the next aligned one.
 pub(super) fn aligned(len: u64) -> u64 {
     len.next_multiple_of(ALIGN)
-}
-
-/// The buffers of a column in a batch, one after the other.
-pub(super) struct Buffers<'a>(pub(super) &'a mut [u8]);
-
-impl<'a> Buffers<'a> {
-    /// The next buffer, of `len` bytes; clears it and what is behind it up to the next one.
-    ///
-    /// # Errors
-    /// Fails if the batch is too short.
-    pub(super) fn take(&mut self, len: u64) -> Result<&'a mut [u8]> {
-        let (part, rest) = std::mem::take(&mut self.0)
-            .split_at_mut_checked(to_usize(aligned(len), "buffer")?)
-            .ok_or_else(|| Error::corrupt("longer than its batch", "buffer"))?;
-        self.0 = rest;
-        part.fill(0);
-        Ok(part.get_mut(..to_usize(len, "buffer")?).unwrap_or_default())
-    }
 }
 
 /// Rows and missing values of a column; bytes of each of its buffers.

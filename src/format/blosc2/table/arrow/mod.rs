@@ -7,6 +7,7 @@
 //! piece. Columns of types that Arrow does not have are named in the schema.
 #![forbid(unsafe_code)]
 
+mod buffers;
 mod field;
 mod groups;
 mod message;
@@ -163,7 +164,7 @@ impl ArrowFile {
             self.head.extend(message);
             let mut bytes = zeroed(body, "dictionary")?;
             let (ends, data) = bytes.split_at_mut(to_usize(message::aligned((rows + 1) * 4), "dictionary")?);
-            field::set_ends(&mut ends[..to_usize((rows + 1) * 4, "dictionary")?], &texts.ends, false);
+            buffers::set_ends(&mut ends[..to_usize((rows + 1) * 4, "dictionary")?], &texts.ends, false);
             data[..texts.data.len()].copy_from_slice(&texts.data);
             self.head.extend(bytes);
         }

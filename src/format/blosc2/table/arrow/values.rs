@@ -17,8 +17,8 @@ use super::super::super::attributes::without_tuples;
 use super::super::super::msgpack::{self, Head};
 use super::super::room::Room;
 use super::super::streams::{Number, Part, PartData};
-use super::field::{set_bits, set_ends};
-use super::message::{self, Buffers};
+use super::buffers::{Buffers, set_bits, set_ends};
+use super::message;
 use super::nested::is_json;
 
 /// The field of errors about the values.
