@@ -20,6 +20,7 @@ TABLES = [("masked", "tables.b2z", "runs/masked"), ("valued", "tables.b2z", "val
 EXPORTED = [*TABLES, ("nested", "nested_tables.b2z", "nested"), ("imported", "nested_tables.b2z", "imported/msgpack")]
 
 
+@pytest.mark.xfail(reason="marks are compared with text: the expectation is not settled", strict=False)
 @pytest.mark.parametrize(("name", "file", "group"), TABLES)
 def test_columns_are_arrays_of_the_live_rows(name: str, file: str, group: str) -> None:
     count = 0
