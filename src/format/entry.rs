@@ -153,6 +153,19 @@ pub enum Subdirs {
     Unknown,
 }
 
+/// The entries that `dir` passes on, for directories that implement [`Directory::for_each`].
+///
+/// # Errors
+/// As [`Directory::for_each`].
+pub fn collected(dir: &dyn Directory) -> Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    dir.for_each(&mut |entry| {
+        entries.push(entry);
+        Ok(())
+    })?;
+    Ok(entries)
+}
+
 /// A directory that may create its entries lazily.
 pub trait Directory: Send + Sync {
     /// Its extended attributes.

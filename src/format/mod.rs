@@ -48,7 +48,7 @@ pub use arrays::{ArrayList, Arrays, Found, ListedArray, NamedArray, Tiles, numbe
 pub use broken::open_or_explain;
 pub use content::{Blob, BlobRef, Content, Fetch, FileExtent, Generator, Grid, Piece, Window};
 pub use dtype::{Dtype, Number, NumberKind};
-pub use entry::{Attrs, Directory, Entry, IndexedDir, LazyFile, Metadata, Node, NumberedFiles, Subdirs};
+pub use entry::{Attrs, Directory, Entry, IndexedDir, LazyFile, Metadata, Node, NumberedFiles, Subdirs, collected};
 pub use file::{Array, File};
 pub use layout::Layout;
 pub use nested::{Enclosed, OuterPieces};

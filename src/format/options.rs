@@ -38,7 +38,7 @@ pub struct Options {
     pub window: u64,
     /// The store for decoded pieces that are expensive to decode again.
     pub pieces: Arc<Pieces>,
-    /// What is kept on disk about files.
+    /// The index on disk.
     pub index: Index,
     /// GPU decoding, if available.
     pub gpu: Arc<Gpu>,

@@ -85,7 +85,7 @@ impl AttrBuilder {
 
     pub(super) fn attr(&self, attr: &Attr) -> FileAttr {
         let time = time(attr.mtime);
-        // Who may read the container may enter its directories, and run what it records as a program.
+        // Readers of the container may enter its directories, and run what it records as a program.
         let most = self.mode | self.mode >> 2;
         let perm = match (attr.kind, attr.mode) {
             // The mode of a symbolic link is not used; 0777 is the convention.

@@ -1,4 +1,4 @@
-//! What is found again, and what is ignored: records that are stale, damaged, or from elsewhere.
+//! Tests of records: one is found again; stale, damaged and foreign ones are ignored.
 #![allow(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing, reason = "a test")]
 
 use std::fs::{self, File};

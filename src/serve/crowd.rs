@@ -1,4 +1,4 @@
-//! Who leaves when there is no place for another connection: the one that has waited longest for a request, so that no number
+//! Evicts a connection when there is no place for another: the one that has waited longest for a request, so that no number
 //! of clients that send next to nothing keeps others away.
 #![forbid(unsafe_code)]
 
@@ -69,7 +69,7 @@ impl Crowd {
     /// Lets the one leave that has waited longest; else returns when to try again.
     fn leave_longest(&self) -> Option<Instant> {
         let (now, mut line) = (Instant::now(), self.line());
-        // What is left of a reply may still be on its way.
+        // The rest of a reply may still be on its way.
         let longest = line.waiting.iter().find(|(_, one)| !one.stalled.is_sending());
         let Some((&place, since)) = longest.map(|(place, one)| (place, one.since)) else { return Some(now + GRACE) };
         if now < since + GRACE {

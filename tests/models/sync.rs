@@ -102,7 +102,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 /// As [`std::sync::Condvar`].
 #[derive(Debug, Default)]
 pub(crate) struct Condvar {
-    /// Those that wait without a time-out.
+    /// Threads that wait without a time-out.
     firm: shuttle::sync::Condvar,
     /// The number of the next wait with a time-out, and those that no notification has ended.
     timed: std::sync::Mutex<(u64, Vec<u64>)>,

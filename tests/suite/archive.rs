@@ -165,7 +165,7 @@ fn the_array_of_a_raw_and_of_a_npy_file_are_the_same_elements() {
         let mut last = vec![0; size];
         b.read_into(a.len() - 1, &mut last).unwrap();
         assert_eq!(last, all[all.len() - size..], "{name}");
-        // What is not there is an error, and allocates nothing.
+        // A missing file is an error, and allocates nothing.
         for range in [0..a.len() + 1, a.len()..a.len() + 1, 0..u64::MAX, u64::MAX - 1..u64::MAX] {
             let error = a.read(range).unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::Usage(_)), "{name}: {error}");

@@ -407,7 +407,7 @@ fn the_device_tells_when_its_work_was_done() {
     assert!(queue.times().unwrap().is_empty());
 }
 
-/// What is in the folder of the test driver, linked in another one.
+/// The files of the folder of the test driver, linked in another one.
 fn linked(driver: &Path) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(driver).unwrap() {

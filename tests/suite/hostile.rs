@@ -48,7 +48,7 @@ const LARGE: usize = 128 << 10;
 
 /// The number of the case that runs.
 static CASE: AtomicU64 = AtomicU64::new(0);
-/// What it is called.
+/// Its name.
 static NAME: Mutex<String> = Mutex::new(String::new());
 /// Whether it runs now.
 static RUNS: AtomicBool = AtomicBool::new(false);

@@ -118,7 +118,7 @@ fn make(top: &Path, seed: u64, most: usize) {
     }
 }
 
-/// What is below `dir`, by its name in a tree: what it is, and what is in it.
+/// The entries below `dir`, by name in a tree: kind and content.
 fn on_disk(dir: &Path, above: &str, all: &mut BTreeMap<String, (EntryKind, Vec<u8>)>) {
     for entry in fs::read_dir(dir).unwrap() {
         let entry = entry.unwrap();

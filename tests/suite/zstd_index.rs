@@ -116,7 +116,7 @@ fn without_an_index_a_reader_begins_at_the_checkpoints_of_this_mount() {
     let opened = place.open(Index::off());
     place.read_in_order(&opened, PIECES);
     for piece in [39, 21, 36, 20, 38, 19, 35] {
-        // What is compressed in the background may not be there yet.
+        // A record that is compressed in the background may not be there yet.
         wait_until("a checkpoint", || place.read(&opened, piece) <= 8);
     }
 }

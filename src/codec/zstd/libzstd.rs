@@ -1,4 +1,4 @@
-//! What is particular to libzstd: its contexts, its errors, its memory.
+//! libzstd: its contexts, its errors, its memory.
 #![forbid(unsafe_code)]
 
 use zstd::zstd_safe::zstd_sys::ZSTD_ErrorCode;

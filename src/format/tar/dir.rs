@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Kind, Result};
 use crate::format::nested::Enclosed;
-use crate::format::{Attrs, Content, Directory, Entry, File, LazyFile, Metadata, Node, Subdirs};
+use crate::format::{Attrs, Content, Directory, Entry, File, LazyFile, Metadata, Node, Subdirs, collected};
 use crate::source::stays_inside;
 
 use super::Archive;
@@ -56,12 +56,7 @@ impl Directory for MemberDir {
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {
-        let mut entries = Vec::new();
-        self.for_each(&mut |entry| {
-            entries.push(entry);
-            Ok(())
-        })?;
-        Ok(entries)
+        collected(self)
     }
 
     fn for_each(&self, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
@@ -101,7 +96,7 @@ impl Directory for MemberDir {
         let (index, number, member) = self.member(number).ok()?;
         let mtime = member.mtime.map(|(seconds, nanos)| (seconds, nanos.into()));
         let is_container = self.archive.is_container(&member, index.name(number));
-        // Who may read a container may enter it.
+        // Readers of a container may enter it.
         let mode = member.mode.map(|mode| if is_container { mode | (mode & 0o444) >> 2 } else { mode });
         Some(Metadata { mode, mtime })
     }

@@ -15,7 +15,7 @@ pub(super) const BLOCK_LEN: usize = 512;
 /// Where the sum is, and its length.
 const SUM: (usize, usize) = (148, 8);
 
-/// Who wrote a header, by its magic.
+/// The dialect of a header, by its magic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// Unix V7: no magic, no prefix of the name.

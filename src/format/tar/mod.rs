@@ -79,7 +79,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     Ok(Arc::new(Tar(Arc::new(Archive { source, content, options, version, index, open }))))
 }
 
-/// Who wrote the archive.
+/// The dialect of the archive.
 fn version(header: &Header) -> &'static str {
     match (header.kind, header.dialect) {
         (b'x' | b'g' | b'X', _) => "pax",

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::about::{self, Attributes};
-use crate::format::{Array, Attrs, Content, Directory, Entry, File, FileExtent, LazyFile, Node, Spool};
+use crate::format::{Array, Attrs, Content, Directory, Entry, File, FileExtent, LazyFile, Node, Spool, collected};
 use crate::text;
 
 use super::content::TensorFile;
@@ -48,12 +48,7 @@ const KINDS: u64 = 3;
 
 impl Directory for Tensors {
     fn entries(&self) -> Result<Vec<Entry>> {
-        let mut entries = Vec::new();
-        self.for_each(&mut |entry| {
-            entries.push(entry);
-            Ok(())
-        })?;
-        Ok(entries)
+        collected(self)
     }
 
     fn for_each(&self, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {

@@ -54,22 +54,24 @@ impl Directory {
         if let Some(session) = state.open.get(&slot) {
             return Ok(session.clone());
         }
-        let node = state.slots.get(&slot).map(|slot| slot.node).ok_or_else(stale)?;
+        let (node, is_numbered) =
+            state.slots.get(&slot).map(|slot| (slot.node, slot.numbers.is_some())).ok_or_else(stale)?;
         let (identity, is_flat) = state.nodes.get(node).map(|node| (node.identity, node.is_flat)).ok_or_else(stale)?;
         let path = state.nodes.path(node).ok_or_else(stale)?;
         let parent = state.nodes.parent(node);
         drop(state);
         let is_this = |opened: &Opened| self.state().nodes.mark(opened.seen.version(), opened.seen.rights) == identity;
-        let parsed =
-            match self.ahead.take(parent, &path).filter(|parsed| is_this(&parsed.opened) && parsed.is_unchanged()) {
-                Some(parsed) => parsed,
-                None if is_flat => {
-                    let (charge, stem) = (self.charge()?, self.flat_stem(parent, &path)?);
-                    let opened = self.containers.open_flat(&path, None, &stem)?.ok_or_else(stale)?;
-                    self.with_tree(opened, &path, charge)?
-                }
-                None => self.parsed(&path, self.charge()?)?,
-            };
+        // The entries of one that was opened ahead have numbers already, which may not be those of before.
+        let ahead = self.ahead.take(parent, &path).filter(|_| !is_numbered);
+        let parsed = match ahead.filter(|parsed| is_this(&parsed.opened) && parsed.is_unchanged()) {
+            Some(parsed) => parsed,
+            None if is_flat => {
+                let (charge, stem) = (self.charge()?, self.flat_stem(parent, &path)?);
+                let opened = self.containers.open_flat(&path, None, &stem)?.ok_or_else(stale)?;
+                self.with_tree(opened, &path, charge)?
+            }
+            None => self.parsed(&path, self.charge()?)?,
+        };
         if !is_this(&parsed.opened) {
             return Err(stale());
         }
@@ -80,7 +82,7 @@ impl Directory {
             return Err(stale());
         }
         let attributes = self.attributes(rights, numbering);
-        let session = Arc::new(self.session(slot, parsed, &path, attributes, numbering)?);
+        let session = Arc::new(self.session(slot, parsed, attributes, numbering));
         if is_flat {
             // Its files have numbers only then.
             session.shared().tree.open_dir(ROOT)?;
@@ -127,26 +129,14 @@ impl Directory {
 
     fn with_tree(&self, opened: Opened, path: &Path, charge: Charge) -> Result<Parsed> {
         let numbers = Numbers::new(&self.containers.options.account, LARGEST);
-        let tree = self.tree(&opened, path)?.continuing(numbers);
-        Ok(Parsed { opened, tree, charge })
-    }
-
-    fn tree(&self, opened: &Opened, path: &Path) -> Result<Tree> {
         let name = path.file_name().unwrap_or_default();
-        Tree::charging(opened.container.clone(), name, &self.containers.options.account)
+        let tree = Tree::charging(opened.container.clone(), name, &self.containers.options.account)?;
+        Ok(Parsed { opened, tree: tree.continuing(numbers), charge })
     }
 
     /// A session of the container in `slot`, with the inode numbers that it had when it was closed.
-    fn session(
-        &self,
-        slot: u32,
-        parsed: Parsed,
-        path: &Path,
-        attributes: AttrBuilder,
-        numbering: Numbering,
-    ) -> Result<Session> {
+    fn session(&self, slot: u32, parsed: Parsed, attributes: AttrBuilder, numbering: Numbering) -> Session {
         let Parsed { opened, tree, charge } = parsed;
-        let again = self.tree(&opened, path)?;
         let Opened { container, input, checks, error, .. } = opened;
         let faults = self.faults.of(&input.path);
         if let Some(error) = &error {
@@ -155,11 +145,9 @@ impl Directory {
         let watch = Arc::new(Watch::polled(container.sources(), container.folder(), numbering, self.wake.clone()));
         checks.on_failure(self.failing(&watch, &faults));
         let killed = self.waits.as_ref().and_then(|waits| Killed::new(waits, container.sources()));
-        // Nothing fails from here on: they would be lost.
         let numbers = self.state().slots.get_mut(&slot).and_then(|slot| slot.numbers.take());
         let tree = match numbers {
-            // Entries of one that was opened ahead may have others.
-            Some(numbers) => again.continuing(numbers),
+            Some(numbers) => tree.continuing(numbers),
             None => tree,
         };
         let gpu = self.containers.options.gpu.clone();
@@ -170,7 +158,7 @@ impl Directory {
         shared.killed = killed;
         shared.charge = Some(charge);
         shared.reads_directly.store(self.reads_directly.load(Ordering::Relaxed), Ordering::Relaxed);
-        Ok(Session::new(shared, true))
+        Session::new(shared, true)
     }
 }
 

@@ -21,7 +21,7 @@ use crate::account::Account;
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::format::about::Attributes;
-use crate::format::{Arrays, Content, Directory, Entry, File, Found, Info, LazyFile, NamedArray, Node};
+use crate::format::{Arrays, Content, Directory, Entry, File, Found, Info, LazyFile, NamedArray, Node, collected};
 use crate::once::Once;
 use crate::source::Source;
 use crate::view::{self, zarr::Chunks};
@@ -164,12 +164,7 @@ impl Group {
 
 impl Directory for Group {
     fn entries(&self) -> Result<Vec<Entry>> {
-        let mut entries = Vec::new();
-        self.for_each(&mut |entry| {
-            entries.push(entry);
-            Ok(())
-        })?;
-        Ok(entries)
+        collected(self)
     }
 
     fn for_each(&self, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {

@@ -85,7 +85,7 @@ fn containers_are_directories_and_other_files_are_passed_through() {
             assert!(found == cat(&tree.source.join(name), inner), "{name}/{inner}");
         }
     }
-    // What is shown in a listing is what `stat` says.
+    // A listing shows the same as `stat`.
     let checked = sh(
         &tree.mounted.point,
         "find . -printf '%i %y %p\\n' | while read i t p; do test $(stat -c %i \"$p\") = $i || echo \"$p\"; done; \

@@ -28,7 +28,7 @@ fn the_counters_are_those_of_the_reads() {
     if !can_mount() {
         return;
     }
-    // What is decoded ahead stays until it is read.
+    // Pieces that are decoded ahead stay until they are read.
     let mounted = Mounted::made(&["size=3000000", "piece=100000", "cache=4000000", "fsname=a b\\c"]);
     let before = answered(&mounted.point);
     assert_eq!((before["state"].as_str(), before["source"].as_str()), (Some("serving"), Some("a b\\c")));

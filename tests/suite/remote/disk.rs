@@ -1,4 +1,4 @@
-//! What is kept on disk: a second opening asks for nothing, and what a killed process leaves harms nobody.
+//! The cache on disk: a second opening asks for nothing, and leftovers of a killed process harm nobody.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -59,7 +59,7 @@ fn another_version_takes_nothing_of_the_one_that_is_kept() {
     server.put("x", Object::new(other.clone()).with_etag("\"v2\""));
     let second = open(&server, dir.path());
     assert!(second.get(FileOffset(0), 4 * MIB, "x").unwrap() == other);
-    // Who ends waits until everything is written.
+    // A process that ends waits until everything is written.
     drop(second);
     let third = open(&server, dir.path());
     server.take_log();

@@ -71,7 +71,7 @@ fn everything_verified(source: &str, verify: Verify) -> Vec<String> {
             file.read_exact_at(0, &mut bytes)
         });
         if read.is_err() {
-            // What is in the buffer then depends on how far the threads came.
+            // The content of the buffer then depends on how far the threads came.
             bytes.clear();
         } else if entry.path().ends_with("zarr.json") {
             bytes = untagged(&bytes);

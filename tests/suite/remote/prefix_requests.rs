@@ -191,7 +191,7 @@ fn an_object_of_a_prefix_that_was_replaced_is_never_mixed() {
     assert!(fs::read(mounted.0.join("x.zst/chunks/000000.raw")).unwrap() == old[..1 << 20]);
     let open = fs::File::open(&plain).unwrap();
     bucket(&server, &[("p/x.zst", new_frames, "c"), ("p/plain", new.clone(), "d")]);
-    // What is open is of the old version or an error.
+    // An open file is of the old version or an error.
     let mut bytes = vec![0; 1 << 20];
     if std::os::unix::fs::FileExt::read_exact_at(&open, &mut bytes, 2 << 20).is_ok() {
         assert!(bytes == old[2 << 20..]);

@@ -1,4 +1,4 @@
-//! What is read, and with how many requests.
+//! Reads of objects: the bytes, and the number of requests.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -31,7 +31,7 @@ fn an_object_that_is_replaced_is_changed_for_good_and_never_a_mixture() {
             Some(now) => server.put("x", now),
             None => server.remove("x"),
         }
-        // What is there is of the old version.
+        // The bytes are of the old version.
         assert_eq!(source.get(FileOffset(MIB), 1000, "x").unwrap(), noise(4 << 20)[1 << 20..][..1000]);
         source.check().unwrap();
         let error = source.get(FileOffset(2 * MIB), 1000, "x").unwrap_err();

@@ -57,7 +57,7 @@ fn nfs_needs_the_secret_path_too() {
     {
         assert!(client(&server, "nfs-cat", path).stdout.is_empty(), "{path}");
     }
-    // What is there is not listed, but the export of all.
+    // The export of all is listed, not the entries.
     assert!(client(&server, "nfs-ls", "/").stdout.is_empty());
     assert!(!client(&server, "nfs-ls", server.prefix.trim_end_matches('/')).stdout.is_empty());
     assert!(!server.logged().contains(server.prefix.trim_matches('/')), "{}", server.logged());

@@ -179,7 +179,7 @@ impl Reply {
         self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 
-    /// What it says of its length.
+    /// Its length, as it states it.
     pub(super) fn length(&self) -> Option<usize> {
         self.header("content-length")?.parse().ok()
     }

@@ -27,7 +27,7 @@ struct Shared {
     ended: AtomicBool,
 }
 
-/// What is served at one path.
+/// An object, as it is served at one path.
 #[derive(Clone)]
 pub(crate) struct Object {
     pub(crate) bytes: Arc<Vec<u8>>,

@@ -75,7 +75,7 @@ impl Nginx {
         Some(nginx)
     }
 
-    /// What is served.
+    /// The objects that are served.
     pub(crate) fn root(&self) -> PathBuf {
         self.dir.path().join("root")
     }

@@ -33,7 +33,7 @@ enum Input {
 #[derive(Debug)]
 struct Node {
     stage: Box<dyn Stage>,
-    /// What it reads, in order.
+    /// Its inputs, in order.
     inputs: Vec<Input>,
     /// The id of the first port.
     first_id: u16,

@@ -26,9 +26,8 @@ mod small_frames;
 mod whole_pass;
 
 use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroUsize;
 use std::sync::{Arc, PoisonError};
-
-use lru::LruCache;
 
 use crate::account::{Account, Pieces};
 use crate::bytes::to_u64;
@@ -36,6 +35,7 @@ use crate::checksum::{ChecksumGate, Helpers, Threads, Verify};
 use crate::error::{Error, Kind, Result};
 use crate::index::Records;
 use crate::limits::Charge;
+use crate::recent::Recent;
 use crate::source::Source;
 use crate::sync::{Mutex, MutexGuard};
 
@@ -52,7 +52,7 @@ use long_frame::LongFrame;
 use readahead::ReadaheadQueue;
 
 /// Maximum number of long frames with state that is kept. Another one is checked again when it is read again.
-const STATES: usize = 1 << 14;
+const STATES: NonZeroUsize = NonZeroUsize::new(1 << 14).unwrap();
 
 /// How frames are decoded.
 #[derive(Debug, Clone)]
@@ -83,7 +83,7 @@ pub struct Frames {
     /// Cache key of the first frame's pieces; the other frames follow.
     owner: u64,
     /// State of the long frames used last.
-    states: Mutex<LruCache<usize, Arc<LongFrame>>>,
+    states: Recent<usize, Arc<LongFrame>>,
     /// The long frames with a failed checksum, so that none is served again after its state is dropped.
     failed: Mutex<HashMap<usize, Error>>,
     counted: Counted,
@@ -120,7 +120,7 @@ impl Frames {
         let mut long = 0;
         for frame in list.iter().filter(Frame::is_long) {
             needed(&frame, policy.window)?;
-            long = STATES.min(long + 1);
+            long = STATES.get().min(long + 1);
         }
         let unknown = list.iter().any(|frame| frame.content.is_none());
         let bytes = to_u64(2 * long * size_of::<LongFrame>());
@@ -139,7 +139,7 @@ impl Frames {
             policy,
             pieces,
             owner,
-            states: Mutex::new(LruCache::unbounded()),
+            states: Recent::new(STATES),
             failed: Mutex::default(),
             decoders: Mutex::default(),
             recent: Mutex::default(),
@@ -203,23 +203,13 @@ impl Frames {
 
     /// The state of frame `index`, if it is long.
     fn state(&self, index: usize) -> Option<Arc<LongFrame>> {
-        if let Some(state) = lock(&self.states).get(&index) {
-            return Some(Arc::clone(state));
-        }
-        if !self.is_long(index) {
-            return None;
-        }
-        let mut states = lock(&self.states);
-        let state = Arc::clone(states.get_or_insert(index, Arc::default));
-        let old = if states.len() > STATES { states.pop_lru() } else { None };
-        drop(states);
-        drop(old);
-        Some(state)
+        let known = self.existing_state(index);
+        known.or_else(|| self.is_long(index).then(|| self.states.get_or_put(index, Arc::default)))
     }
 
     /// The state of frame `index`, if there is one.
     fn existing_state(&self, index: usize) -> Option<Arc<LongFrame>> {
-        lock(&self.states).peek(&index).cloned()
+        self.states.get(&index)
     }
 }
 
