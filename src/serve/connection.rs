@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use rustix::process::{Resource, getrlimit};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
@@ -30,17 +30,42 @@ const HEADER_TIME: Duration = Duration::from_secs(20);
 /// How long replies may take to end after a signal, unless another one comes.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Accepts connections until SIGTERM or SIGINT, then waits for replies in progress.
-pub(super) async fn accept(listener: TcpListener, handler: Arc<Handler>, metrics: Arc<Metrics>) -> io::Result<()> {
-    let (mut terminated, mut interrupted) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+/// The signals that end a server; they do not end the process at once as soon as this exists.
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// # Errors
+    /// If the system refuses a handler.
+    pub(super) fn handled() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Waits for one of them.
+    async fn recv(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Accepts connections until one of `signals` comes, then waits for replies in progress.
+pub(super) async fn accept(
+    listener: TcpListener,
+    handler: Arc<Handler>,
+    metrics: Arc<Metrics>,
+    mut signals: Signals,
+) -> io::Result<()> {
     let graceful = GracefulShutdown::new();
     let descriptors = getrlimit(Resource::Nofile).current.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
     let (room, crowd) = (Arc::new(Semaphore::new(CONNECTIONS.min(descriptors / 2))), Crowd::default());
     loop {
         let accepted = tokio::select! {
             accepted = accepted(&listener, &room, &crowd) => accepted,
-            _ = terminated.recv() => break,
-            _ = interrupted.recv() => break,
+            () = signals.recv() => break,
         };
         let (stream, permit) = match accepted {
             Ok(accepted) => accepted,
@@ -83,8 +108,7 @@ pub(super) async fn accept(listener: TcpListener, handler: Arc<Handler>, metrics
     tokio::select! {
         () = graceful.shutdown() => {}
         () = sleep(DRAIN) => {}
-        _ = terminated.recv() => {}
-        _ = interrupted.recv() => {}
+        () = signals.recv() => {}
     }
     Ok(())
 }

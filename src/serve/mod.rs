@@ -34,6 +34,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use budget::Budget;
+use connection::Signals;
 use metrics::Metrics;
 use request::Handler;
 
@@ -97,8 +98,10 @@ pub fn serve(tree: ServedTree, options: ServeOptions, ready: impl FnOnce(&Addres
         let (shows_metrics, metrics) = (metrics, Arc::<Metrics>::default());
         let counted = metrics.clone();
         let handler = Handler { tree, admission, allow_origin, page, budget, metrics, shows_metrics };
+        // Whoever reads the address may send one at once.
+        let signals = Signals::handled()?;
         ready(&addresses);
-        connection::accept(listener, Arc::new(handler), counted).await
+        connection::accept(listener, Arc::new(handler), counted, signals).await
     });
     // A reply that waits for a server does not hold up the end.
     runtime.shutdown_background();

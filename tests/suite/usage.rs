@@ -130,13 +130,13 @@ const FILES: &[Row] = &[
         "mount t.txt m",
         1,
         "t.txt: not supported: unrecognized format (it starts with 74 65 78 74 0a); supported formats: fzm, zstd, \
-         ztensor, zxc, blosc2 (magic, at byte 0x0)",
+         ztensor, zxc, blosc2, tar (magic, at byte 0x0)",
     ),
     (
         "ls empty.fzm",
         1,
         "empty.fzm: not supported: unrecognized format (an empty file); supported formats: fzm, zstd, ztensor, zxc, \
-         blosc2 (magic, at byte 0x0)",
+         blosc2, tar (magic, at byte 0x0)",
     ),
     (
         "info cut.fzm",
