@@ -18,8 +18,9 @@ pub(super) type Waiting = (Then, Option<Wanted>);
 /// Whether a decode has waiters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Awaited {
+    /// It has had none.
     No,
-    /// All waiters may give up.
+    /// All waiters may give up, or have.
     Perhaps,
     Firmly,
 }
@@ -37,6 +38,8 @@ struct State {
     claimed: bool,
     result: Option<Result<Piece>>,
     waiting: Vec<Waiting>,
+    /// Whether it has had waiters: without any, it is a prefetch.
+    was_awaited: bool,
     /// Threads that block until the result is there: mostly none, and a system call to wake none is saved.
     blocked: u32,
     /// Blocked threads that will not give up.
@@ -69,6 +72,7 @@ impl InFlight {
         let mut state = self.lock();
         if state.result.is_none() {
             let firm = u32::from(Wanted::current().is_none());
+            state.was_awaited = true;
             (state.blocked, state.firm) = (state.blocked + 1, state.firm + firm);
             let waited = wanted::wait_while(&self.completed, &self.state, state, |state| state.result.is_none());
             let waited = waited.map(drop);
@@ -85,7 +89,10 @@ impl InFlight {
     pub(super) fn after(&self, then: Then) -> Option<Then> {
         let mut state = self.lock();
         match state.result.clone() {
-            None => state.waiting.push((then, Wanted::current())),
+            None => {
+                state.was_awaited = true;
+                state.waiting.push((then, Wanted::current()));
+            }
             Some(Err(e)) if is_given_up(&e) => return Some(then),
             Some(result) => {
                 drop(state);
@@ -95,12 +102,12 @@ impl InFlight {
         None
     }
 
-    /// Whether it has waiters.
+    /// Whether it has waiters, or has had some.
     pub(super) fn awaited(&self) -> Awaited {
         let state = self.lock();
         if state.firm > 0 || state.waiting.iter().any(|(_, wanted)| wanted.is_none()) {
             Awaited::Firmly
-        } else if state.blocked > 0 || !state.waiting.is_empty() {
+        } else if state.was_awaited {
             Awaited::Perhaps
         } else {
             Awaited::No

@@ -10,6 +10,7 @@ use crate::checksum::{ChecksumGate, Threads, Verify};
 use crate::clock::{PATIENCE, wait_until};
 use crate::error::Error;
 use crate::format::testing::{Memory, noise};
+use crate::format::{Blob, Layout};
 
 const PIECE: u64 = 1000;
 
@@ -207,6 +208,56 @@ fn a_job_that_waits_for_a_piece_queued_behind_it_decodes_it_itself() {
     assert!(rx.recv_timeout(PATIENCE).unwrap());
     assert!(completed.recv_timeout(PATIENCE).unwrap().1.is_ok());
     assert_eq!(memory.decodes.load(Ordering::Relaxed), 1);
+}
+
+/// A piece that comes only once nobody wants it any more; counts the decodes that have begun.
+struct Never(AtomicU64);
+
+impl Blob for Never {
+    fn layout(&self) -> Result<Layout> {
+        Ok(Layout::Uniform { len: PIECE, piece: PIECE })
+    }
+
+    fn decode(&self, _: u64, _: &mut [u8]) -> Result<()> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        wait_until(|| wanted::check().is_err());
+        wanted::check()
+    }
+}
+
+#[test]
+fn a_decode_that_is_passed_on_ends_when_its_last_waiter_has_left_before_it_begins() {
+    let never = Arc::new(Never(AtomicU64::new(0)));
+    let (blob, begun) = (BlobRef::shared(never.clone()), || never.0.load(Ordering::Relaxed));
+    let cache = Cache::new(1 << 20, 1);
+    let (go, wait) = mpsc::channel::<()>();
+    cache.submit(Box::new(move || wait.recv().unwrap()));
+    thread::scope(|scope| {
+        let reader = || {
+            let left = Arc::new(AtomicBool::new(false));
+            let (has_left, cache, blob) = (left.clone(), &cache, &blob);
+            let read =
+                scope.spawn(move || while_wanted(move || !has_left.load(Ordering::Relaxed), || cache.get(blob, 0)));
+            (left, read)
+        };
+        let (one_left, one) = reader();
+        wait_until(|| begun() == 1);
+        let (other_left, other) = reader();
+        let awaited = || {
+            cache
+                .lock()
+                .in_flight_pieces
+                .get(&(blob.id(), 0))
+                .is_some_and(|flight| flight.awaited() == Awaited::Perhaps)
+        };
+        wait_until(awaited);
+        for (left, reader) in [(one_left, one), (other_left, other)] {
+            left.store(true, Ordering::Relaxed);
+            assert!(is_given_up(&reader.join().unwrap().unwrap_err()));
+        }
+    });
+    go.send(()).unwrap();
+    wait_until(|| begun() == 2 && cache.lock().in_flight_pieces.is_empty());
 }
 
 #[test]

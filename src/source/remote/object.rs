@@ -313,8 +313,9 @@ impl Origin for Object {
             let needed = self.cover(&ranges, None)?;
             match Self::copy(&needed.cover, parts, what) {
                 Ok(()) => return Ok(()),
+                Err((e, _)) if is_given_up(&e) && wanted::is_ahead() => return Err(e),
                 // Given up by this reader, or by all others that waited.
-                Err((e, _)) if is_given_up(&e) && !wanted::is_ahead() => {
+                Err((e, _)) if is_given_up(&e) => {
                     wanted::check().inspect_err(|_| self.leave(&needed))?;
                     continue;
                 }
