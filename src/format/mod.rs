@@ -17,6 +17,7 @@ mod entry;
 mod file;
 mod fragments;
 pub mod fzm;
+mod idle;
 mod layout;
 mod nested;
 pub mod npy;
@@ -50,6 +51,7 @@ pub use content::{Blob, BlobRef, Content, Fetch, FileExtent, Generator, Grid, Pi
 pub use dtype::{Dtype, Number, NumberKind};
 pub use entry::{Attrs, Directory, Entry, IndexedDir, LazyFile, Metadata, Node, NumberedFiles, Subdirs, collected};
 pub use file::{Array, File};
+pub use idle::IdleDecoders;
 pub use layout::Layout;
 pub use nested::{Enclosed, OuterPieces};
 pub use options::Options;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::dtype::Dtype;
 use super::file::Array;
+use super::idle::IdleDecoders;
 use super::nested::{OuterPieces, outer_pieces};
 use super::space::GivenSpace;
 use crate::account::{Account, Pieces};
@@ -36,6 +37,8 @@ pub struct Options {
     pub account: Account,
     /// Maximum Zstandard window size, in bytes.
     pub window: u64,
+    /// Decoders that are not in use.
+    pub idle: Arc<IdleDecoders>,
     /// The store for decoded pieces that are expensive to decode again.
     pub pieces: Arc<Pieces>,
     /// The index on disk.
@@ -62,6 +65,7 @@ impl Default for Options {
             limits: Limits::default(),
             account: Account::new(1 << 30, 0),
             window: 128 << 20,
+            idle: Arc::default(),
             pieces: Pieces::off(),
             index: Index::off(),
             gpu: Gpu::none(),

@@ -246,7 +246,7 @@ mod tests {
         bytes.resize(cbytes as usize, 0);
         let header = Header::parse(&bytes[..16], FileOffset(0), cbytes.into()).unwrap();
         let stored = StoredChunk::new(&Source::from_bytes(bytes), FileOffset(0), None);
-        let memory = Memory::new(Account::new(1 << 20, 0), 1 << 30);
+        let memory = Memory::new(Account::new(1 << 20, 0), 1 << 30, std::sync::Arc::default());
         let item = ItemSpec { memory, typesize: Some(frame), blockshape: Ok(None) };
         let most = BlockOffsets::max_memory(&header, &item).unwrap();
         (most, BlockOffsets::read(&header, &stored, &item).unwrap())

@@ -117,7 +117,7 @@ impl EmbedStore {
         let groups = by_group(leaves.iter().map(|leaf| &*leaf.name));
         drop(reading);
         // Its own memory: the outer frame is decoded while the inner one is.
-        let memory = Memory::new(options.account.clone(), options.limits.piece);
+        let memory = Memory::of(options);
         let work = nested::work(own.source.len());
         Ok(Arc::new(Self {
             frame,

@@ -282,7 +282,7 @@ mod tests {
         let one = std::fs::read(path).unwrap();
         let (from, fails) = (to_u64(one.len()), Arc::new(AtomicBool::new(true)));
         let source = Source::of("two frames", Failing { bytes: one.repeat(2), from, fails: fails.clone() });
-        let memory = Memory::new(Account::new(64 << 20, 0), 1 << 30);
+        let memory = Memory::new(Account::new(64 << 20, 0), 1 << 30, Arc::default());
         let first = Frame::contiguous(&source, FileOffset(0), &memory).unwrap();
         let frames = Frames::new(first, &Options::default(), memory).unwrap();
 

@@ -184,7 +184,11 @@ mod tests {
         let max_len = to_u64(bytes.len());
         let location = ChunkLocation { source: Source::from_bytes(bytes), at: FileOffset(0), max_len };
         let account = Account::new(64 << 20, 0);
-        let item = ItemSpec { memory: Memory::new(account.clone(), 1 << 30), typesize: Some(8), blockshape: Ok(None) };
+        let item = ItemSpec {
+            memory: Memory::new(account.clone(), 1 << 30, Arc::default()),
+            typesize: Some(8),
+            blockshape: Ok(None),
+        };
         let chunk = Chunk::open(&location, &item, ChunkKey { index: 0, chunk: INDEX }).unwrap();
         IndexChunk::new(chunk, 10, account)
     }

@@ -17,6 +17,7 @@ use std::sync::{Arc, PoisonError};
 
 use crate::account::{Account, Buffer, Reserved};
 use crate::error::{Error, Kind, Result};
+use crate::format::{IdleDecoders, Options};
 use crate::once::Once;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wanted;
@@ -47,7 +48,7 @@ pub(super) struct Memory {
     pub(super) block_limit: u64,
     account: Account,
     next: AtomicU64,
-    idle: Mutex<Vec<DecodeBuffers>>,
+    idle: Arc<IdleDecoders>,
     blocks: Mutex<KeptBlocks>,
     /// Signalled when a decode has released its buffers, or a copy its block.
     ended: Condvar,
@@ -70,12 +71,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Memory {
-    pub(super) fn new(account: Account, block_limit: u64) -> Arc<Self> {
+    pub(super) fn of(options: &Options) -> Arc<Self> {
+        Self::new(options.account.clone(), options.limits.piece, options.idle.clone())
+    }
+
+    pub(super) fn new(account: Account, block_limit: u64, idle: Arc<IdleDecoders>) -> Arc<Self> {
         Arc::new(Self {
             block_limit,
             account,
             next: AtomicU64::new(0),
-            idle: Mutex::default(),
+            idle,
             blocks: Mutex::default(),
             ended: Condvar::new(),
         })
@@ -93,12 +98,11 @@ impl Memory {
 
     /// Runs `f` with the buffers of a decoder; they are reused if there is memory to keep them.
     pub(super) fn with_buffers<T>(&self, f: impl FnOnce(&mut DecodeBuffers) -> T) -> T {
-        let idle = lock(&self.idle).pop();
-        let mut buffers = idle.unwrap_or_default();
-        let result = f(&mut buffers);
-        buffers.charge_idle(&self.account);
-        lock(&self.idle).push(buffers);
-        result
+        self.idle.with(|buffers: &mut DecodeBuffers| {
+            let result = f(buffers);
+            buffers.charge_idle(&self.account);
+            result
+        })
     }
 
     /// Returns the block `key`, calling `decode` if it is not kept. Concurrent callers wait for one decode. Drop the
@@ -244,7 +248,7 @@ mod tests {
 
     #[test]
     fn who_needs_room_waits_for_a_copy_from_a_kept_block() {
-        let memory = Memory::new(Account::new(100, 0), 1 << 30);
+        let memory = Memory::new(Account::new(100, 0), 1 << 30, Arc::default());
         let decode = || memory.allocate([80]).map(|(active, [block])| (active, block));
         drop(memory.block(KEY, decode).unwrap());
         // Found, as by a later reader.
@@ -270,7 +274,7 @@ mod tests {
 
     #[test]
     fn who_needs_room_does_not_wait_for_a_block_that_is_only_referred_to() {
-        let memory = Memory::new(Account::new(100, 0), 1 << 30);
+        let memory = Memory::new(Account::new(100, 0), 1 << 30, Arc::default());
         let decode = || memory.allocate([80]).map(|(active, [block])| (active, block));
         let (_, reference) = memory.block(KEY, decode).unwrap();
         assert!(matches!(memory.allocate([80]).map(drop).unwrap_err().kind(), Kind::NoRoom { .. }));

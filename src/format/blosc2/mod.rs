@@ -113,7 +113,7 @@ pub(super) fn is_sparse(place: &Place) -> bool {
 }
 
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
-    let memory = Memory::new(options.account.clone(), options.limits.piece);
+    let memory = Memory::of(options);
     let Some(source) = &input.source else {
         let dir = input.dir.as_ref().ok_or_else(|| Error::unsupported("neither a file nor a directory", "file"))?;
         let is_local = matches!(dir, Place::Local(_));

@@ -131,7 +131,7 @@ mod tests {
     use crate::format::blosc2::memory::Memory;
 
     fn memory() -> std::sync::Arc<Memory> {
-        Memory::new(Account::new(0, 0), 0)
+        Memory::new(Account::new(0, 0), 0, std::sync::Arc::default())
     }
 
     fn decoded(shape: &[u32], side: u8, src: &[u8]) -> Result<Vec<u8>> {

@@ -191,7 +191,7 @@ mod tests {
         bytes.extend((0..count).flat_map(|i| entry(i).to_le_bytes()));
         let max_len = to_u64(bytes.len());
         let location = ChunkLocation { source: Source::from_bytes(bytes), at: FileOffset(0), max_len };
-        let memory = Memory::new(Account::new(64 << 20, 0), 1 << 30);
+        let memory = Memory::new(Account::new(64 << 20, 0), 1 << 30, Arc::default());
         let item = ItemSpec { memory, typesize: Some(8), blockshape: Ok(None) };
         Chunk::open(&location, &item, ChunkKey { index: 0, chunk: INDEX }).unwrap()
     }

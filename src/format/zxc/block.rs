@@ -7,6 +7,8 @@
 //! Limits: a payload is at most a block and 64 KiB; it decodes to at most a block.
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::source::Source;
@@ -121,14 +123,14 @@ fn decode_stored(
 }
 
 /// Takes a buffer out of `buffers` that begins with the content of the dictionary and has room for a block after it.
-fn join(buffers: &mut DecodeBuffers, header: &FileHeader, dictionary: &Dictionary) -> Vec<u8> {
+fn join(buffers: &mut DecodeBuffers, header: &FileHeader, dictionary: &Arc<Dictionary>) -> Vec<u8> {
     let mut joined = std::mem::take(&mut buffers.joined);
     let content = &dictionary.content;
     let need = content.len() + header.block_size as usize + ROOM;
     joined.resize(joined.len().max(need), 0);
-    if buffers.joined_id != header.dict_id {
+    if buffers.joined_from.as_ptr() != Arc::as_ptr(dictionary) {
         joined[..content.len()].copy_from_slice(content);
-        buffers.joined_id = header.dict_id;
+        buffers.joined_from = Arc::downgrade(dictionary);
     }
     joined
 }

@@ -4,8 +4,12 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
+use std::sync::Weak;
+
 use crate::account::{Account, Retained};
 use crate::bytes::to_u64;
+
+use super::dict::Dictionary;
 
 /// Buffers for decoding, reused; one set for each decoding thread.
 #[derive(Debug, Default)]
@@ -21,8 +25,8 @@ pub(super) struct DecodeBuffers {
     pub(super) merge: [Vec<u8>; 2],
     /// The content of a dictionary, followed by the decoded block.
     pub(super) joined: Vec<u8>,
-    /// The id of the dictionary at the front of `joined`.
-    pub(super) joined_id: Option<u32>,
+    /// The dictionary at the front of `joined`.
+    pub(super) joined_from: Weak<Dictionary>,
 }
 
 impl DecodeBuffers {

@@ -9,13 +9,13 @@
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use crate::account::Account;
 use crate::bytes::{to_u64, to_usize};
 use crate::checksum::{ChecksumGate, Threads, Verified, Verify};
 use crate::error::{Error, Kind, Result, UnknownParts};
-use crate::format::{Blob, Layout, Options};
+use crate::format::{Blob, IdleDecoders, Layout, Options};
 use crate::limits::{Charge, Limits};
 use crate::once::Once;
 use crate::source::Source;
@@ -38,7 +38,7 @@ pub(super) struct DecodedStream {
     verify: Verify,
     threads: Threads,
     account: Account,
-    idle: Mutex<Vec<DecodeBuffers>>,
+    idle: Arc<IdleDecoders>,
     /// For the gates of the frames, which outlive a borrow.
     me: Weak<DecodedStream>,
     _charge: Charge,
@@ -102,9 +102,9 @@ impl DecodedStream {
             ends.extend(frames.iter().flat_map(FrameState::piece_ends));
             Layout::Ends(ends.into())
         };
-        let Options { verify, threads, account, .. } = options;
+        let Options { verify, threads, account, idle, .. } = options;
         let (source, verify, threads, account) = (Arc::clone(source), verify.clone(), threads.clone(), account.clone());
-        let idle = Mutex::default();
+        let idle = idle.clone();
         let stream = |me: &Weak<Self>| Self {
             source,
             frames,
@@ -194,11 +194,11 @@ impl DecodedStream {
 
     /// Decodes a block into the front of `dst`; returns its decoded size.
     fn decode_block(&self, state: &FrameState, index: u64, dst: &mut [u8]) -> Result<usize> {
-        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut buffers = idle().pop().unwrap_or_default();
-        let len = block::decode(&self.source, &state.frame, index, &state.dictionary, &mut buffers, dst);
-        buffers.charge_idle(&self.account);
-        idle().push(buffers);
+        let len = self.idle.with(|buffers: &mut DecodeBuffers| {
+            let len = block::decode(&self.source, &state.frame, index, &state.dictionary, buffers, dst);
+            buffers.charge_idle(&self.account);
+            len
+        });
         len.map_err(|e| e.within(format_args!("block {}", state.block_number(index))))
     }
 

@@ -53,7 +53,7 @@ impl FrameDictionary {
     ///
     /// # Errors
     /// Fails with [`Kind::Unsupported`] if it is missing.
-    pub(super) fn get(&self) -> Result<Option<&Dictionary>> {
+    pub(super) fn get(&self) -> Result<Option<&Arc<Dictionary>>> {
         match self {
             Self::None => Ok(None),
             Self::Found(dictionary) => Ok(Some(dictionary)),
