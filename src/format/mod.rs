@@ -66,7 +66,7 @@ pub static FORMATS: &[Format] = &[fzm::FORMAT, zstd::FORMAT, ztensor::FORMAT, zx
 
 /// The file that makes a directory a container: a sparse Blosc2 frame.
 pub const INDEX: &str = blosc2::INDEX;
-/// The file that makes a directory on this machine one, if it has none of those: a store of Blosc2 frames.
+/// The file that makes a directory one that has none of those: a store of Blosc2 frames.
 pub const STORE: &str = blosc2::STORE;
 
 /// Memory for an object on a server that is opened by itself.
@@ -89,7 +89,7 @@ pub struct Format {
     pub kernels: &'static [&'static str],
 }
 
-/// The user's input: a file, or a directory that is one container (a sparse Blosc2 frame).
+/// The user's input: a file, or a directory that is one container (a sparse Blosc2 frame, a store of frames).
 #[derive(Debug)]
 pub struct Input {
     /// The path as given.
@@ -137,11 +137,7 @@ impl Input {
     /// Opens the `url` of an object; or, if it ends with `/` or there is no such object, of a prefix as a directory
     /// that is one container.
     fn remote(url: &str, options: &RemoteOptions, account: &Account) -> Result<Self> {
-        let below = || {
-            let dir = Objects::below(url, options, account)?;
-            let path = dir.path().to_path_buf();
-            Ok(Self { path, source: None, dir: Some(Place::Remote(dir)), head: Vec::new(), content: None })
-        };
+        let below = || Objects::below(url, options, account).map(Self::below);
         if url.ends_with('/') {
             return below();
         }
@@ -149,11 +145,17 @@ impl Input {
             Ok((source, objects)) => Ok(Self { dir: Some(Place::Remote(objects)), ..Self::of(source)? }),
             // Servers answer this for a directory.
             Err(e) if is_refused(&e) => match below() {
-                Ok(input) if input.dir.as_ref().is_some_and(blosc2::is_sparse) => Ok(input),
+                Ok(input) if input.dir.as_ref().is_some_and(blosc2::has_index) => Ok(input),
                 _ => Err(e),
             },
             Err(e) => Err(e),
         }
+    }
+
+    /// The objects below a prefix, as a directory that is one container.
+    pub fn below(objects: Arc<Objects>) -> Self {
+        let path = objects.path().to_path_buf();
+        Self { path, source: None, dir: Some(Place::Remote(objects)), head: Vec::new(), content: None }
     }
 
     /// Uses a source that is already open.

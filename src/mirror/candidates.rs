@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
 
 use rustix::fs::FileType;
 
@@ -17,7 +16,10 @@ use crate::source::{Below, Rights, Seen};
 pub fn is_candidate(dir: &Below, name: &OsStr, kind: FileType) -> bool {
     match kind {
         FileType::RegularFile => true,
-        FileType::Directory => index(dir, name).is_ok_and(|seen| seen.kind == FileType::RegularFile),
+        FileType::Directory => dir.below(name).is_ok_and(|dir| {
+            let is_file = |index| dir.stat(OsStr::new(index)).map(|seen| seen.kind == FileType::RegularFile);
+            is_file(format::INDEX).or_else(|_| is_file(format::STORE)).unwrap_or(false)
+        }),
         _ => false,
     }
 }
@@ -38,10 +40,7 @@ fn index(dir: &Below, name: &OsStr) -> Result<Seen> {
 /// Looks at the container that is the directory `dir`.
 pub(super) fn index_in(dir: &Below) -> Result<Seen> {
     let index = match dir.stat(OsStr::new(format::INDEX)) {
-        Err(e) if e.errno() == libc::ENOENT && !dir.is_far() => {
-            let store = dir.stat(OsStr::new(format::STORE))?;
-            store.with_all_below(&*dir.readable(PathBuf::new())?)?
-        }
+        Err(e) if e.errno() == libc::ENOENT => dir.stat_of_all(OsStr::new(format::STORE))?,
         index => index?,
     };
     Ok(index.within(&dir.stat_itself()?))

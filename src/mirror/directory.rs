@@ -23,9 +23,14 @@ pub fn open_directory(source: &Path, remote: &RemoteOptions, account: &Account) 
             return Ok(None);
         }
         let prefix = Prefix::open(url, remote, account)?;
-        let is_container = prefix.stat(format::INDEX).is_ok_and(|seen| seen.kind == FileType::RegularFile);
+        let has = |name| prefix.stat(name).is_ok_and(|seen| seen.kind == FileType::RegularFile);
+        let is_container = has(format::INDEX) || has(format::STORE) && is_container(&Input::below(prefix.objects("")?));
         return Ok((!is_container).then(|| Top::far(prefix)));
     }
-    let is_container = || Input::open(source).and_then(|input| format::detect(&input, None)).is_ok();
-    if !source.is_dir() || is_container() { Ok(None) } else { Top::open(source).map(Some) }
+    let is_one = || Input::open(source).is_ok_and(|input| is_container(&input));
+    if !source.is_dir() || is_one() { Ok(None) } else { Top::open(source).map(Some) }
+}
+
+fn is_container(input: &Input) -> bool {
+    format::detect(input, None).is_ok()
 }

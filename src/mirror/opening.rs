@@ -131,9 +131,7 @@ impl Containers {
         let seen = around.stat(name)?;
         if seen.kind == FileType::Directory {
             let seen = stat_container(&around, name)?;
-            let dir = Some(Place::Remote(prefix.objects(key(path)?)?));
-            let input = Input { path: self.top.path().join(path), source: None, dir, head: Vec::new(), content: None };
-            return Ok(Found { input, seen });
+            return Ok(Found { input: Input::below(prefix.objects(key(path)?)?), seen });
         }
         object(prefix, path, &seen)
     }

@@ -23,7 +23,7 @@ use super::{Rights, Seen};
 use crate::error::{Error, Kind, Result};
 
 /// Maximum depth of directories below one.
-const DEPTH: u64 = 64;
+pub(super) const DEPTH: u64 = 64;
 
 /// An open directory.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::FileType;
 
+use super::pages::Pages;
 use super::seen::Seen;
 use super::{Prefix, Source};
 use crate::account::Names;
@@ -31,26 +32,14 @@ struct Listed {
     /// By the numbers of the names.
     entries: Vec<Seen>,
     charges: Vec<Charge>,
-    next: Next,
-    /// Pages in a row that brought no new name.
-    barren: u32,
-}
-
-/// Pages in a row that may bring no new name: objects that were deleted can fill some.
-const BARREN: u32 = 8;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Next {
-    First,
-    From(String),
-    None,
+    pages: Pages,
 }
 
 impl FarDir {
     /// The directory `dir` below `prefix`. Makes no request.
     pub(super) fn new(prefix: &Arc<Prefix>, dir: String) -> Self {
         let (names, entries, charges) = (Names::new(prefix.account()), Vec::new(), Vec::new());
-        let listed = Mutex::new(Listed { names, entries, charges, next: Next::First, barren: 0 });
+        let listed = Mutex::new(Listed { names, entries, charges, pages: Pages::default() });
         Self { prefix: prefix.clone(), dir, listed }
     }
 
@@ -73,11 +62,19 @@ impl FarDir {
         if let Some(seen) = listed.names.find(name.as_bytes()).and_then(|number| listed.entries.get(number)) {
             return Ok(seen.clone());
         }
-        if listed.next == Next::None {
+        if listed.pages.is_end() {
             return Err(Error::io(io::Error::from_raw_os_error(libc::ENOENT), "object"));
         }
         drop(listed);
         self.prefix.stat(&self.path(name))
+    }
+
+    /// As [`super::Below::stat_of_all`].
+    ///
+    /// # Errors
+    /// As [`Prefix::stat`].
+    pub(super) fn stat_of_all(&self, name: &str) -> Result<Seen> {
+        Ok(self.stat(name)?.with_all(self.prefix.versions_below(&self.dir)?))
     }
 
     /// Opens the object `name`, which must be the one that was found there last.
@@ -96,13 +93,13 @@ impl FarDir {
     /// As [`Prefix::page`].
     pub(super) fn names_from(&self, at: usize, each: &mut dyn FnMut(&[u8], FileType)) -> Result<Option<usize>> {
         let mut listed = self.lock();
-        while listed.entries.len() <= at && listed.next != Next::None {
+        while listed.entries.len() <= at && !listed.pages.is_end() {
             listed.more(self)?;
         }
         let entries = listed.entries.iter().enumerate().skip(at);
         let name = |number| listed.names.bytes(number).unwrap_or_default().to_vec();
         let found: Vec<(Vec<u8>, FileType)> = entries.map(|(number, seen)| (name(number), seen.kind)).collect();
-        let next = (listed.next != Next::None).then_some(listed.entries.len());
+        let next = (!listed.pages.is_end()).then_some(listed.entries.len());
         // Unlocked first: `each` may ask for the state of a name.
         drop(listed);
         for (name, kind) in &found {
@@ -119,13 +116,9 @@ impl FarDir {
 impl Listed {
     /// Reads the next page.
     fn more(&mut self, dir: &FarDir) -> Result<()> {
-        let from = match &self.next {
-            Next::None => return Ok(()),
-            Next::First => None,
-            Next::From(token) => Some(token.clone()),
-        };
+        let Some(from) = self.pages.next() else { return Ok(()) };
         let before = self.entries.len();
-        let next = dir.prefix.page(&dir.dir, from.as_deref(), |name, seen| {
+        let next = dir.prefix.page(&dir.dir, from, |name, seen| {
             // Objects come before the directories of their names.
             if self.names.insert(name)? {
                 self.entries.push(seen);
@@ -133,14 +126,9 @@ impl Listed {
             Ok(())
         })?;
         let found = self.entries.len() - before;
-        self.barren = if found == 0 { self.barren + 1 } else { 0 };
-        if next.is_some() && (self.barren > BARREN || next == from) {
-            let why = "the server's list of objects has no end";
-            return Err(Error::io(io::Error::new(io::ErrorKind::InvalidData, why), "list of objects"));
-        }
+        self.pages.read(found, next)?;
         let bytes = to_u64(found * size_of::<Seen>());
         self.charges.push(dir.prefix.account().charge_list(bytes, "directory")?);
-        self.next = next.map_or(Next::None, Next::From);
         Ok(())
     }
 }

@@ -2,9 +2,11 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use super::{Dir, Folder, Objects, Source};
+use super::{Dir, Folder, ListedObjects, Objects, Source};
+use crate::account::Account;
 use crate::error::{Error, Kind, Result};
 
 /// Where the files of a container are.
@@ -12,7 +14,7 @@ use crate::error::{Error, Kind, Result};
 pub enum Place {
     /// In a directory.
     Local(Arc<Dir>),
-    /// Under one prefix of a server: there are no lists there, only names.
+    /// Under one prefix of a server, which may have no lists.
     Remote(Arc<Objects>),
 }
 
@@ -25,6 +27,81 @@ impl Place {
         match self {
             Self::Local(dir) => dir.source(name),
             Self::Remote(objects) => objects.source(name),
+        }
+    }
+
+    /// Pins all files below it.
+    ///
+    /// # Errors
+    /// As [`Folder::pin_below`] and [`Objects::pin_below`].
+    pub fn pin_below(&self, account: &Account) -> Result<PinnedFiles> {
+        match self {
+            Self::Local(dir) => Folder::pin_below(dir, account).map(PinnedFiles::Local),
+            Self::Remote(objects) => objects.pin_below(account).map(PinnedFiles::Remote),
+        }
+    }
+}
+
+/// All files below a place, which were pinned when the container was opened.
+#[derive(Debug, Clone)]
+pub enum PinnedFiles {
+    /// In a directory, which is among them: the names of directories end with `/`.
+    Local(Arc<Folder>),
+    /// On a server.
+    Remote(Arc<ListedObjects>),
+}
+
+impl PinnedFiles {
+    /// The number of files.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Local(folder) => folder.len(),
+            Self::Remote(objects) => objects.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The path of file `index` below the place.
+    pub fn name(&self, index: usize) -> &[u8] {
+        match self {
+            Self::Local(folder) => folder.name(index),
+            Self::Remote(objects) => objects.name(index).as_bytes(),
+        }
+    }
+
+    /// The file at `path`, opened when it is read.
+    ///
+    /// # Errors
+    /// As [`Folder::source`] and [`ListedObjects::source`].
+    pub fn source(&self, path: &[u8]) -> Result<Arc<Source>> {
+        match self {
+            Self::Local(folder) => folder.source(OsStr::from_bytes(path)),
+            Self::Remote(objects) => {
+                objects.source(std::str::from_utf8(path).map_err(|_| Error::new(Kind::NotFound, "file"))?)
+            }
+        }
+    }
+
+    /// The folder, for watching it.
+    pub fn folder(&self) -> Option<Arc<Folder>> {
+        match self {
+            Self::Local(folder) => Some(folder.clone()),
+            Self::Remote(_) => None,
+        }
+    }
+
+    /// Fails if a change was detected before.
+    ///
+    /// # Errors
+    /// [`Kind::Changed`].
+    pub fn unchanged(&self) -> Result<()> {
+        match self {
+            Self::Local(folder) => folder.unchanged(),
+            Self::Remote(objects) => objects.unchanged(),
         }
     }
 }

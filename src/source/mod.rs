@@ -27,6 +27,7 @@ mod member;
 mod no_remote;
 mod on_demand;
 mod origin;
+mod pages;
 mod passed;
 mod pinned_file;
 mod pinned_names;
@@ -56,19 +57,19 @@ use pinned_file::PinnedFile;
 
 pub use cache_dir::{CacheDir, Room};
 pub use dir::Dir;
-pub use files::{Files, Place};
+pub use files::{Files, PinnedFiles, Place};
 pub use fingerprint::combined;
 pub use folder::Folder;
 pub use links::stays_inside;
 pub use location::Location;
 #[cfg(not(feature = "remote"))]
-pub use no_remote::{Objects, Prefix};
+pub use no_remote::{ListedObjects, Objects, Prefix};
 pub use on_demand::OpenFiles;
 pub use origin::{Need, Origin, Part};
 pub use passed::Passed;
 pub use pinned_file::Evidence;
 #[cfg(feature = "remote")]
-pub use remote::{Objects, Prefix};
+pub use remote::{ListedObjects, Objects, Prefix};
 pub use remote_options::RemoteOptions;
 pub use rights::Rights;
 pub use seen::{Seen, Version};

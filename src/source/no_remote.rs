@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::seen::Seen;
+use super::seen::{Seen, Versions};
 use super::{RemoteOptions, Source};
 use crate::account::Account;
 use crate::error::{Error, Result};
@@ -40,6 +40,51 @@ impl Objects {
     /// # Errors
     /// None: there is no value of this type.
     pub fn source(&self, _: &str) -> Result<Arc<Source>> {
+        match *self {}
+    }
+
+    /// All objects.
+    ///
+    /// # Errors
+    /// As [`Objects::source`].
+    pub fn pin_below(&self, _: &Account) -> Result<Arc<ListedObjects>> {
+        match *self {}
+    }
+}
+
+/// Objects that were listed; there are none.
+#[derive(Debug)]
+pub enum ListedObjects {}
+
+impl ListedObjects {
+    /// Their number.
+    pub fn len(&self) -> usize {
+        match *self {}
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        match *self {}
+    }
+
+    /// A path.
+    pub fn name(&self, _: usize) -> &str {
+        match *self {}
+    }
+
+    /// An object.
+    ///
+    /// # Errors
+    /// As [`Objects::source`].
+    pub fn source(&self, _: &str) -> Result<Arc<Source>> {
+        match *self {}
+    }
+
+    /// Whether they are the same.
+    ///
+    /// # Errors
+    /// As [`Objects::source`].
+    pub fn unchanged(&self) -> Result<()> {
         match *self {}
     }
 }
@@ -80,6 +125,14 @@ impl Prefix {
     /// # Errors
     /// As [`Prefix::page`].
     pub fn stat(&self, _: &str) -> Result<Seen> {
+        match *self {}
+    }
+
+    /// The versions of objects.
+    ///
+    /// # Errors
+    /// As [`Prefix::page`].
+    pub(super) fn versions_below(&self, _: &str) -> Result<Versions> {
         match *self {}
     }
 

@@ -16,7 +16,7 @@ use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 
 /// Maximum number of pinned files.
-const MOST: u64 = 1 << 20;
+pub(super) const MOST: u64 = 1 << 20;
 
 /// Names and pins, numbered in the order in which they were given.
 #[derive(Debug)]

@@ -75,24 +75,11 @@ impl Seen {
         Self { rights: self.rights.and(rights), version: [place ^ hash.finish(), size, mtime, ctime], ..self }
     }
 
-    /// A file of a container that is all files below `dir`: its version is that of the first [`LOOKED_AT`] as well.
-    ///
-    /// # Errors
-    /// From getdents(2) and stat(2).
-    pub fn with_all_below(self, dir: &Dir) -> Result<Self> {
-        // The order of names in a directory may change.
-        let (mut sum, mut left) = (0_u64, LOOKED_AT);
-        dir.names_below(&mut |name| {
-            if let Some(less) = left.checked_sub(1) {
-                left = less;
-                let mut hash = Xxh3::new();
-                (name, dir.identity_below(OsStr::from_bytes(name))?.pin().words()).hash(&mut hash);
-                sum = sum.wrapping_add(hash.finish());
-            }
-            Ok(())
-        })?;
+    /// A file of a container that is all files below a directory, which have the versions `all` as well.
+    #[must_use]
+    pub(super) fn with_all(self, all: Versions) -> Self {
         let [place, size, mtime, ctime] = self.version;
-        Ok(Self { version: [place ^ sum, size, mtime, ctime], ..self })
+        Self { version: [place ^ all.sum, size, mtime, ctime], ..self }
     }
 
     /// An object of `size` bytes that was changed at `modified`.
@@ -124,7 +111,12 @@ impl Seen {
     /// Whether it is the version of an object that `other` is: a server that gives tags in its replies may leave them
     /// out of its lists.
     pub fn is_same(&self, other: &Self) -> bool {
-        let ([tag, size, time, _], [other_tag, other_size, other_time, _]) = (self.version, other.version);
+        self.is_same_version(other.version)
+    }
+
+    /// As [`Seen::is_same`], of the object with the version `other`.
+    pub(super) fn is_same_version(&self, other: Version) -> bool {
+        let ([tag, size, time, _], [other_tag, other_size, other_time, _]) = (self.version, other);
         let is_tagged = tag != 0 && other_tag != 0;
         size == other_size && if is_tagged { tag == other_tag } else { time == other_time }
     }
@@ -147,6 +139,42 @@ impl Seen {
             far @ [.., FAR] => far,
             [place, ..] => [place, 0, 0, 0],
         }
+    }
+}
+
+/// The versions of the first [`LOOKED_AT`] files of a directory, in any order.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Versions {
+    sum: u64,
+    count: u32,
+}
+
+impl Versions {
+    /// Of the files below `dir`.
+    ///
+    /// # Errors
+    /// From getdents(2) and stat(2).
+    pub(super) fn below(dir: &Dir) -> Result<Self> {
+        let mut all = Self::default();
+        dir.names_below(&mut |name| {
+            all.add(name, || Ok(dir.identity_below(OsStr::from_bytes(name))?.pin().words())).map(drop)
+        })?;
+        Ok(all)
+    }
+
+    /// Adds the `version` of the file `name`, unless there are enough; returns whether there is room for more.
+    ///
+    /// # Errors
+    /// Errors of `version`.
+    pub(super) fn add(&mut self, name: &[u8], version: impl FnOnce() -> Result<Version>) -> Result<bool> {
+        if self.count < LOOKED_AT {
+            self.count = self.count.saturating_add(1);
+            let mut hash = Xxh3::new();
+            (name, version()?).hash(&mut hash);
+            // The order of names in a directory may change.
+            self.sum = self.sum.wrapping_add(hash.finish());
+        }
+        Ok(self.count < LOOKED_AT)
     }
 }
 

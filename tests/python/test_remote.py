@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import fsspec
 import numpy as np
@@ -148,6 +149,45 @@ def test_a_prefix_of_s3_is_a_mapping_of_its_containers(s3: Moto, b2nd: str) -> N
         assert np.array_equal(tree["more/b.b2nd/data"], want)
     with pytest.raises(fzmfs.Error):
         fzmfs.open("s3://bucket/none/")
+
+
+def test_a_store_that_is_a_directory_has_the_keys_and_values_of_its_library(s3: Moto, tmp_path: Path) -> None:
+    blosc2 = pytest.importorskip("blosc2")
+    local = tmp_path / "x.b2d"
+    large = np.arange(300_000, dtype="f8").reshape(300, 1000)
+    with blosc2.TreeStore(str(local), mode="w", threshold=10_000) as store:
+        store["/top"] = large
+        store["/a/b c/large"] = large + 1
+        store["/a/small"] = np.arange(6).reshape(2, 3)
+        store.vlmeta["title"] = "a tree"
+        store.get_subtree("/a").vlmeta["note"] = [1, 2]
+    files = [path for path in local.rglob("*") if path.is_file()]
+    assert len(files) == 3
+    for path in files:
+        s3.put(f"stores/x.b2d/{quote(str(path.relative_to(local)))}", path.read_bytes())
+    want = {"top": large, "a/b c/large": large + 1, "a/small": np.arange(6).reshape(2, 3)}
+    for url in ("s3://bucket/stores/x.b2d/", "s3://bucket/stores/x.b2d"):
+        with fzmfs.open(url) as far, fzmfs.open(str(local)) as near:
+            got = {key.removesuffix("/data"): array[...] for key, array in far.items()}
+            assert set(got) == set(want) and list(far) == list(near) and far.info == near.info
+            assert all(np.array_equal(got[key], values) for key, values in want.items())
+            assert far.info["attributes"] == {"title": "a tree"}
+            far.verify()
+        group = zarr.open_group(fzmfs.zarr_store(url), mode="r")
+        assert group.attrs["title"] == "a tree" and group["a"].attrs["note"] == [1, 2]
+        assert np.array_equal(group["a/b c/large"][:], large + 1)
+    with fzmfs.open("s3://bucket/stores/") as stores:
+        assert list(stores) == ["x.b2d"] and np.array_equal(stores["x.b2d"]["a/small"], want["a/small"])
+
+    # A leaf that was replaced is never mixed with the others.
+    changed = blosc2.asarray(large + 2, urlpath=str(tmp_path / "other.b2nd"))
+    with fzmfs.open("s3://bucket/stores/x.b2d/") as far:
+        assert np.array_equal(far["top"][0], large[0])
+        s3.put("stores/x.b2d/top.b2nd", (tmp_path / "other.b2nd").read_bytes())
+        with pytest.raises(fzmfs.Error, match="changed"):
+            far["top"][...]
+    with fzmfs.open("s3://bucket/stores/x.b2d/") as far:
+        assert np.array_equal(far["top"], changed[:])
 
 
 def test_an_object_over_http_in_a_chain(served: str, b2nd: str) -> None:

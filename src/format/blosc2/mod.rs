@@ -59,7 +59,7 @@ use std::sync::Arc;
 
 use crate::bytes::FileOffset;
 use crate::error::{Error, Result};
-use crate::source::Place;
+use crate::source::{Place, Source};
 
 use super::{Container, Format, Input, Options};
 
@@ -86,15 +86,7 @@ pub(super) const FORMAT: Format = Format {
 
 fn detect(input: &Input) -> bool {
     match &input.source {
-        None => match input.dir.as_ref().map(|dir| dir.source(INDEX)) {
-            // An index may exist but cannot be opened or read; opening the container reports why.
-            Some(Ok(index)) => Frames::is_frame(&index, FileOffset(0)).unwrap_or(true),
-            Some(Err(e)) if e.errno() == libc::ENOENT => {
-                input.dir.as_ref().is_some_and(|place| store_dir::is_store(place).unwrap_or(true))
-            }
-            Some(Err(_)) => true,
-            None => false,
-        },
+        None => input.dir.as_ref().is_some_and(detect_in),
         Some(source) => {
             let head = &input.head;
             // Its first member may be something else, or compressed.
@@ -107,17 +99,26 @@ fn detect(input: &Input) -> bool {
     }
 }
 
-/// Whether a sparse frame is in `place`.
-pub(super) fn is_sparse(place: &Place) -> bool {
-    place.source(chunk_store::INDEX).is_ok_and(|index| Frames::is_frame(&index, FileOffset(0)).unwrap_or(true))
+fn detect_in(place: &Place) -> bool {
+    match place.source(INDEX) {
+        // An index may exist but cannot be opened or read; opening the container reports why.
+        Ok(index) => Frames::is_frame(&index, FileOffset(0)).unwrap_or(true),
+        Err(e) if e.errno() == libc::ENOENT => store_dir::is_store(place).unwrap_or(true),
+        Err(_) => true,
+    }
+}
+
+/// Whether the index of a sparse frame or of a store is in `place`, and can be opened.
+pub(super) fn has_index(place: &Place) -> bool {
+    let is_sparse = |index: Arc<Source>| Frames::is_frame(&index, FileOffset(0)).unwrap_or(true);
+    place.source(INDEX).is_ok_and(is_sparse) || store_dir::is_store(place).unwrap_or(false)
 }
 
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let memory = Memory::of(options);
     let Some(source) = &input.source else {
         let dir = input.dir.as_ref().ok_or_else(|| Error::unsupported("neither a file nor a directory", "file"))?;
-        let is_local = matches!(dir, Place::Local(_));
-        if is_local && dir.source(INDEX).is_err_and(|e| e.errno() == libc::ENOENT) && store_dir::is_store(dir)? {
+        if dir.source(INDEX).is_err_and(|e| e.errno() == libc::ENOENT) && store_dir::is_store(dir)? {
             return Ok(Arc::new(StoreDir::open(dir, options, &memory)?));
         }
         return Ok(Arc::new(Frames::new(Frame::sparse(dir, &memory)?, options, memory)?));

@@ -24,7 +24,7 @@ use super::table::{Leaves, Tables};
 
 /// The member with the small leaves, and the usual extensions of the others. No extension of a leaf is part of its key.
 pub(super) const EMBEDDED: &[u8] = b"embed.b2e";
-const LEAVES: [&[u8]; 3] = [b".b2nd", b".b2f", b".b2b"];
+pub(super) const LEAVES: [&[u8]; 3] = [b".b2nd", b".b2f", b".b2b"];
 
 /// A member of an archive, or a file of a directory.
 pub(super) trait StoreMember: Send + Sync + 'static {

@@ -1,45 +1,47 @@
 //! Stores of python-blosc2 that are directories (`.b2d`): a file for each leaf, and one with the small leaves.
 //!
-//! Shows as: see `store`; a file that is no frame, as it is. Files are pinned when the store is opened, and the
-//! directories that they are in: a store to which a leaf is added has changed.
+//! Shows as: see `store`; a file that is no frame, as it is. As for that library, a file with the usual extension of a
+//! leaf is one; others are looked into. Files are pinned when the store is opened, and the directories that they are in:
+//! a store to which a leaf is added has changed. On a server, a list says which files there are; the index does not.
 //! Limits: [`MOST`] files, opened when they are accessed.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-use std::ffi::OsStr;
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use serde_json::{Map, json};
 
 use crate::account::decode_budget;
 use crate::bytes::{FileOffset, to_u64};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::format::{Arrays, Check, Container, Content, Directory, Entry, File, FileExtent, Info, Node, Options};
 use crate::limits::{Charge, Limits};
-use crate::source::{Folder, Place, Source};
+use crate::once::Once;
+use crate::source::{Folder, PinnedFiles, Place, Source};
 
 use super::entries::failing;
 use super::frame::Frame;
 use super::frames::{self, FrameDir, Frames, OpenFrame, OpenFrames};
 use super::info;
 use super::memory::Memory;
-use super::store::{Store, StoreMember};
+use super::store::{self, Store, StoreMember};
 
 /// The file by which a store is known, with its small leaves; and the metalayers, one of which it has.
 pub(in crate::format) const INDEX: &str = "embed.b2e";
 const KINDS: [&[u8]; 2] = [b"b2dict", b"b2tree"];
+/// Why a store of an HTTP server cannot be opened: the index does not have the names of the large leaves.
+const UNLISTED: &str = "a store in a directory of an HTTP server, which cannot be listed; s3://BUCKET/PREFIX/ can be, its \
+                        embed.b2e has the small leaves, and a store that is one file (.b2z) can be opened from anywhere";
 /// Maximum number of files.
 const MOST: u64 = 1 << 20;
 
-/// Whether `place` is a store: a directory on a server is none, because it has no list.
+/// Whether `place` is a store.
 ///
 /// # Errors
 /// Fails if it has the file of one, but that cannot be opened or read.
 pub(super) fn is_store(place: &Place) -> Result<bool> {
-    let Place::Local(dir) = place else { return Ok(false) };
-    let index = match dir.source(INDEX) {
+    let index = match place.source(INDEX) {
         Err(e) if e.errno() == libc::ENOENT => return Ok(false),
         index => index?,
     };
@@ -49,18 +51,20 @@ pub(super) fn is_store(place: &Place) -> Result<bool> {
 /// A store in a directory.
 pub(super) struct StoreDir {
     index: Arc<Source>,
-    folder: Arc<Folder>,
+    files: PinnedFiles,
     store: Store<StoreFile>,
     _charge: Charge,
 }
 
 /// A file of a store.
 struct StoreFile {
-    folder: Arc<Folder>,
+    files: PinnedFiles,
     memory: Arc<Memory>,
     open: Arc<OpenFrames>,
-    /// Its number in the folder.
+    /// Its number among the files.
     number: usize,
+    /// What its first bytes say.
+    is_frame: Once<bool>,
 }
 
 impl StoreDir {
@@ -69,58 +73,67 @@ impl StoreDir {
     /// # Errors
     /// Fails if its index is none.
     pub(super) fn open(place: &Place, options: &Options, memory: &Arc<Memory>) -> Result<Self> {
-        let Place::Local(dir) = place else {
-            return Err(Error::unsupported("a store in a directory on a server", "file"));
-        };
-        let index = dir.source(INDEX)?;
-        let frame = Frame::contiguous(&index, FileOffset(0), memory).map_err(|e| e.within(INDEX))?;
+        let index = place.source(INDEX)?;
+        let files = place.pin_below(&options.account).map_err(|e| match e.kind() {
+            Kind::Unsupported(_) => Error::unsupported(UNLISTED, "URL"),
+            _ => e,
+        })?;
+        // That which was pinned.
+        let pinned = files.source(INDEX.as_bytes())?;
+        let frame = Frame::contiguous(&pinned, FileOffset(0), memory).map_err(|e| e.within(INDEX))?;
         if !frame.metalayers.iter().any(|layer| KINDS.contains(&&*layer.name)) {
             return Err(Error::corrupt("not the index of a store", "metalayers").within(INDEX));
         }
-        let folder = Folder::pin_below(dir, &options.account)?;
-        let count = Limits::check(to_u64(folder.len()), MOST, "number of files")?;
+        let count = Limits::check(to_u64(files.len()), MOST, "number of files")?;
         let each = to_u64(size_of::<[StoreFile; 2]>());
         let charge = options.account.charge(count.saturating_mul(each), "files of a store")?;
         let open = Arc::new(OpenFrames::new(frames::OPEN));
         let file = |number| {
-            let (folder, memory, open) = (Arc::clone(&folder), Arc::clone(memory), Arc::clone(&open));
-            Arc::new(StoreFile { folder, memory, open, number })
+            let (files, memory, open) = (files.clone(), Arc::clone(memory), Arc::clone(&open));
+            Arc::new(StoreFile { files, memory, open, number, is_frame: Once::new() })
         };
-        let files = (0..folder.len()).filter(|&number| !folder.name(number).ends_with(b"/"));
-        let mut files: Vec<_> = files.map(file).collect();
-        files.sort_unstable_by(|a, b| a.name().cmp(b.name()));
-        let store = Store::new(&index, files, true, options)?;
-        Ok(Self { index, folder, store, _charge: charge })
+        let numbers = (0..files.len()).filter(|&number| !files.name(number).ends_with(b"/"));
+        let mut all: Vec<_> = numbers.map(file).collect();
+        all.sort_unstable_by(|a, b| a.name().cmp(b.name()));
+        let store = Store::new(&index, all, true, options)?;
+        Ok(Self { index, files, store, _charge: charge })
     }
 }
 
 impl StoreFile {
     fn source(&self) -> Result<Arc<Source>> {
-        self.folder.source(OsStr::from_bytes(self.name()))
+        self.files.source(self.name())
+    }
+
+    /// Whether its name says that it is a leaf.
+    fn is_named_leaf(&self) -> bool {
+        store::LEAVES.iter().any(|suffix| self.name().ends_with(suffix))
     }
 }
 
 impl StoreMember for StoreFile {
     fn name(&self) -> &[u8] {
-        self.folder.name(self.number)
+        self.files.name(self.number)
     }
 
     fn is_frame(&self) -> Result<bool> {
-        let source = self.source()?;
-        Frames::is_frame(&source, FileOffset(0))
+        if self.is_named_leaf() {
+            return Ok(true);
+        }
+        self.is_frame.get(|| self.source().and_then(|source| Frames::is_frame(&source, FileOffset(0)))).copied()
     }
 
     fn open_frame(&self) -> Result<Option<Arc<OpenFrame>>> {
-        let source = self.source()?;
-        if !Frames::is_frame(&source, FileOffset(0))? {
+        if !self.is_frame()? {
             return Ok(None);
         }
+        let source = self.source()?;
         let open = || Frame::contiguous(&source, FileOffset(0), &self.memory);
         self.open.get_or_open(to_u64(self.number), || decode_budget::once(open).map(OpenFrame::shared)).map(Some)
     }
 
     fn node(self: &Arc<Self>) -> Result<Node> {
-        let content = match self.source().and_then(|source| Ok((Frames::is_frame(&source, FileOffset(0))?, source))) {
+        let content = match self.is_frame().and_then(|is_frame| Ok((is_frame, self.source()?))) {
             Ok((true, _)) => return Ok(Node::Dir(Arc::new(FileDir(Arc::clone(self))))),
             Ok((false, source)) => {
                 let len = source.len();
@@ -132,7 +145,7 @@ impl StoreMember for StoreFile {
     }
 }
 
-/// The directory of a file that is a frame.
+/// The directory of a file that is a frame; of a broken one, a file that fails.
 struct FileDir(Arc<StoreFile>);
 
 impl Directory for FileDir {
@@ -141,8 +154,11 @@ impl Directory for FileDir {
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {
-        let frame = self.0.open_frame()?.ok_or_else(|| Error::corrupt("not a frame", "magic"))?;
-        FrameDir(frame).entries()
+        match self.0.open_frame().and_then(|frame| frame.ok_or_else(|| Error::corrupt("not a frame", "magic"))) {
+            Ok(frame) => FrameDir(frame).entries(),
+            // All leaves can be listed.
+            Err(error) => Ok(vec![Entry::own("data.raw", File::new(failing(error)?))]),
+        }
     }
 }
 
@@ -173,7 +189,12 @@ impl Container for StoreDir {
     }
 
     fn folder(&self) -> Option<Arc<Folder>> {
-        Some(self.folder.clone())
+        self.files.folder()
+    }
+
+    fn unchanged(&self) -> Result<()> {
+        self.index.check()?;
+        self.files.unchanged()
     }
 }
 

@@ -109,7 +109,8 @@ def open(
     index: str | os.PathLike[str] | None = None,
     index_size: int | str | None = None,
 ) -> Archive:
-    """Opens the container ``source``: a file, the directory of a sparse Blosc2 frame, or a URL. Decodes nothing.
+    """Opens the container ``source``: a file, the directory of a sparse Blosc2 frame or of a store (``.b2d``), or a
+    URL. Decodes nothing.
 
     Of a directory of containers, or a prefix of S3 that ends with a slash, a :class:`fzmfs.Directory`: a mapping of their
     names to archives, each of which is opened when it is taken.

@@ -80,10 +80,8 @@ impl Address {
     /// [`Kind::Usage`] if it is none; [`Kind::Unsupported`] for other servers, which have no lists.
     pub(super) fn prefix(url: &str) -> Result<Self> {
         let invalid = |why: String| Error::new(Kind::Usage(why.into()), "URL");
-        let Some((_, rest)) = url.split_once("://").filter(|(scheme, _)| scheme.eq_ignore_ascii_case("s3")) else {
-            let why = "a directory on an HTTP server, which cannot be listed; s3://BUCKET/PREFIX/ can be";
-            return Err(Error::unsupported(why, "URL"));
-        };
+        let s3 = url.split_once("://").filter(|(scheme, _)| scheme.eq_ignore_ascii_case("s3"));
+        let (_, rest) = s3.ok_or_else(no_lists)?;
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         if bucket.is_empty() {
             return Err(invalid("not of the form s3://BUCKET/PREFIX/".to_owned()));
@@ -91,6 +89,14 @@ impl Address {
         let key = object_store::path::Path::parse(key).map_err(|e| invalid(format!("not a prefix: {e}")))?;
         let shown = PathBuf::from(url.trim_end_matches('/'));
         Ok(Self { shown, target: Target::S3 { bucket: bucket.to_owned(), key } })
+    }
+
+    /// Fails if its server has no lists.
+    ///
+    /// # Errors
+    /// [`Kind::Unsupported`].
+    pub(super) fn has_lists(&self) -> Result<()> {
+        if matches!(self.target, Target::S3 { .. }) { Ok(()) } else { Err(no_lists()) }
     }
 
     /// Common prefix of the keys below a prefix.
@@ -132,6 +138,14 @@ impl Address {
         };
         let shown = if below { self.shown.join(name) } else { self.shown.with_file_name(name) };
         Ok(Self { shown, target })
+    }
+
+    /// The address of `path` below this prefix.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] if it is not the path of a file.
+    pub(super) fn below(&self, path: &str) -> Result<Self> {
+        path.split('/').try_fold(self.clone(), |address, name| address.with(name, true))
     }
 
     /// Identity of the object on its server: the URL without the parts that vary between signatures.
@@ -228,6 +242,10 @@ impl Address {
             (Target::S3 { .. }, None) => Err(missing()),
         }
     }
+}
+
+fn no_lists() -> Error {
+    Error::unsupported("a directory on an HTTP server, which cannot be listed; s3://BUCKET/PREFIX/ can be", "URL")
 }
 
 fn missing() -> String {

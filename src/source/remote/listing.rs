@@ -1,4 +1,4 @@
-//! A page of a list of S3 (`ListObjectsV2`): the request, and the names in the reply.
+//! Lists of S3 (`ListObjectsV2`): the request for a page, and the names in the reply.
 //!
 //! Keys are requested URL-encoded, since a key may have characters that XML cannot have. Keys that are not file names
 //! are left out: an empty segment, `.` and `..`, control characters.
@@ -16,8 +16,13 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::address::{Address, Clients};
 use super::reply::{self, Failure};
+use super::session::{self, Session};
 use crate::error::{Error, Result};
+use crate::source::pages::Pages;
+use crate::source::seen::Seen;
 
+/// Entries of a page: the most that S3 gives.
+pub(super) const PAGE: u32 = 1000;
 /// Most bytes of a reply: a thousand of the longest keys, encoded, with their attributes.
 const MOST: usize = 8 << 20;
 /// The first and the longest pause between requests.
@@ -36,6 +41,34 @@ pub(super) struct Object {
     pub(super) etag: Option<String>,
 }
 
+/// What a list is of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Query<'a> {
+    /// What the keys begin with that the names are without.
+    pub(super) base: &'a str,
+    /// What the keys begin with.
+    pub(super) prefix: &'a str,
+    pub(super) depth: Depth,
+    /// Most entries of a page.
+    pub(super) most: u32,
+}
+
+/// Which of the objects below a prefix a list names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// Those in the directory, and the directories in it.
+    One,
+    /// All, with their paths.
+    All,
+}
+
+impl Object {
+    /// Its state.
+    pub(super) fn seen(&self) -> Seen {
+        Seen::far(self.size, self.modified, self.etag.as_deref())
+    }
+}
+
 /// Some entries below a prefix.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
@@ -45,34 +78,72 @@ pub(super) struct Page {
     pub(super) next: Option<String>,
 }
 
-/// The entries whose keys begin with `prefix`, named without `base`: at most `most`, from `from`.
+/// The page of `asked` that begins at `from`.
 ///
 /// # Errors
 /// [`crate::error::Kind::Io`] if the server refuses, or does not answer within `timeout`.
-pub(super) async fn page(
-    (address, clients): (&Address, &Clients),
+pub(super) fn page(
+    (address, session): (&Address, &Session),
     timeout: Duration,
-    (base, prefix): (&str, &str),
+    asked: Query<'_>,
     from: Option<&str>,
-    most: u32,
+) -> Result<Page> {
+    let (runtime, clients) = session.enter(address)?;
+    session::wait(&runtime, fetch(address, &clients, timeout, asked, from))
+}
+
+/// Passes the path of each object below `address`, and the object, to `each`, until that returns false.
+///
+/// # Errors
+/// As [`page`]; [`crate::error::Kind::Unsupported`] if its server has no lists; errors of `each`.
+pub(super) fn all_below(
+    (address, session): (&Address, &Session),
+    timeout: Duration,
+    each: &mut dyn FnMut(&str, &Object) -> Result<bool>,
+) -> Result<()> {
+    address.has_lists()?;
+    let base = address.base();
+    let asked = Query { base: &base, prefix: &base, depth: Depth::All, most: PAGE };
+    let mut pages = Pages::default();
+    while let Some(from) = pages.next() {
+        let page = page((address, session), timeout, asked, from)?;
+        let objects = page.entries.iter().filter_map(|(name, object)| Some((name, object.as_ref()?)));
+        let mut found = 0_usize;
+        for (name, object) in objects {
+            found = found.saturating_add(1);
+            if !each(name, object)? {
+                return Ok(());
+            }
+        }
+        pages.read(found, page.next)?;
+    }
+    Ok(())
+}
+
+async fn fetch(
+    address: &Address,
+    clients: &Clients,
+    timeout: Duration,
+    asked: Query<'_>,
+    from: Option<&str>,
 ) -> Result<Page> {
     let now = Instant::now();
     let end = now.checked_add(timeout).unwrap_or(now);
     let mut query: Vec<(&str, String)> = vec![
         ("list-type", "2".to_owned()),
-        ("delimiter", "/".to_owned()),
         ("encoding-type", "url".to_owned()),
-        ("max-keys", most.to_string()),
-        ("prefix", prefix.to_owned()),
+        ("max-keys", asked.most.to_string()),
+        ("prefix", asked.prefix.to_owned()),
     ];
+    query.extend((asked.depth == Depth::One).then(|| ("delimiter", "/".to_owned())));
     query.extend(from.map(|from| ("continuation-token", from.to_owned())));
     let mut pause = PAUSE;
     loop {
         let part = Instant::now().checked_add(timeout.checked_div(TRIES).unwrap_or_default()).unwrap_or(end);
-        let asked = timeout_at(part.min(end), ask(address, clients, &query));
+        let answer = timeout_at(part.min(end), ask(address, clients, &query));
         let over = |_| Err(Failure::Passing("the server does not answer".to_owned(), None));
-        let (why, wait) = match asked.await.unwrap_or_else(over) {
-            Ok(text) => return Page::parse(&text, base).ok_or_else(invalid),
+        let (why, wait) = match answer.await.unwrap_or_else(over) {
+            Ok(text) => return Page::parse(&text, asked).ok_or_else(invalid),
             Err(Failure::Lasting(error)) => return Err(error),
             Err(Failure::Passing(why, wait)) => (why, wait.unwrap_or_default().max(pause)),
         };
@@ -110,15 +181,20 @@ async fn ask(address: &Address, clients: &Clients, query: &[(&str, String)]) -> 
 
 impl Page {
     /// Parses a reply; `None` if it is no list.
-    fn parse(text: &str, base: &str) -> Option<Self> {
+    fn parse(text: &str, asked: Query<'_>) -> Option<Self> {
         let (_, list) = text.split_once("<ListBucketResult")?;
         let is_encoded = element(list, "EncodingType").is_some_and(|(encoding, _)| encoding == "url");
         let mut page = Self::default();
         let name = |key: &str| {
             let key = unescaped(key);
             let key = if is_encoded { decoded(&key)? } else { key.into_owned() };
-            let name = key.strip_prefix(base)?;
-            Some(name.strip_suffix('/').unwrap_or(name).to_owned()).filter(|name| is_name(name))
+            let name = key.strip_prefix(asked.base)?;
+            let name = name.strip_suffix('/').unwrap_or(name);
+            let is_shown = match asked.depth {
+                Depth::One => is_name(name),
+                Depth::All => name.split('/').all(is_name),
+            };
+            is_shown.then(|| name.to_owned())
         };
         let mut rest = list;
         while let Some((object, after)) = element(rest, "Contents") {
@@ -218,7 +294,8 @@ mod tests {
             <Contents><Key>other</Key><Size>1</Size></Contents>\
             <CommonPrefixes><Prefix>p/%C3%A4/</Prefix></CommonPrefixes>\
             <CommonPrefixes><Prefix>p//</Prefix></CommonPrefixes></ListBucketResult>";
-        let page = Page::parse(text, "p/").unwrap();
+        let asked = |base, depth| Query { base, prefix: base, depth, most: PAGE };
+        let page = Page::parse(text, asked("p/", Depth::One)).unwrap();
         let object = Object { size: 7, modified: 1_255_369_830, etag: Some("\"e\"".to_owned()) };
         assert_eq!(page.entries, [("a b+c%.fzm".to_owned(), Some(object)), ("\u{e4}".to_owned(), None)]);
         assert_eq!(page.next.as_deref(), Some("a&b"));
@@ -228,10 +305,28 @@ mod tests {
             "<ListBucketResult><Contents><Key>x</Key></Contents>",
             "<ListBucketResult><IsTruncated>true</IsTruncated>",
         ] {
-            assert_eq!(Page::parse(text, ""), None, "{text}");
+            assert_eq!(Page::parse(text, asked("", Depth::One)), None, "{text}");
         }
         for end in 0..text.len() {
-            _ = text.get(..end).and_then(|text| Page::parse(text, "p/"));
+            _ = text.get(..end).and_then(|text| Page::parse(text, asked("p/", Depth::One)));
+        }
+    }
+
+    #[test]
+    fn a_list_of_all_below_names_paths_and_none_that_leads_elsewhere() {
+        let keys = ["p/a", "p/a/b c", "p/./x", "p/a/../x", "p//x", "p/a//x", "p/a%0A/x", "q/x", "p/d/"];
+        let object = |key: &&str| format!("<Contents><Key>{key}</Key><Size>1</Size></Contents>");
+        let text = format!("<ListBucketResult>{}</ListBucketResult>", keys.iter().map(object).collect::<String>());
+        let encoded = text.replace("<ListBucketResult>", "<ListBucketResult><EncodingType>url</EncodingType>");
+        for text in [&text.replace("%0A", "\n"), &encoded] {
+            let names = |depth| {
+                let page = Page::parse(text, Query { base: "p/", prefix: "p/", depth, most: PAGE }).unwrap();
+                page.entries.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+            };
+            assert_eq!(
+                (names(Depth::All), names(Depth::One)),
+                (vec!["a".into(), "a/b c".into()], vec!["a".to_owned()])
+            );
         }
     }
 }

@@ -15,6 +15,7 @@ mod address;
 mod client;
 mod disk;
 mod fetch;
+mod listed;
 mod listing;
 mod object;
 mod objects;
@@ -29,5 +30,6 @@ mod tail;
 mod version;
 mod writes;
 
+pub use listed::ListedObjects;
 pub use objects::Objects;
 pub use prefix::Prefix;

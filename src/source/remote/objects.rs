@@ -1,8 +1,8 @@
 //! Objects under one prefix: the files of a sparse frame, or the shards next to a file.
 //!
-//! They are not listed: each is opened when it is read, and pinned as its container is. An object newer than the time
-//! at which the container was opened belongs to another version of it, and one that was read before must be the same
-//! when it is opened again. They share connections.
+//! They are not listed (see `listed` for those that are): each is opened when it is read, and pinned as its container is.
+//! An object newer than the time at which the container was opened belongs to another version of it, and one that was
+//! read before must be the same when it is opened again. They share connections.
 //!
 //! Limits: servers give times in seconds, so that replacing an object in the second in which the container was opened
 //! goes unnoticed.
@@ -11,19 +11,22 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::address::Address;
+use super::listed::ListedObjects;
+use super::listing;
 use super::object::Object;
 use super::session::Session;
-use super::version::Version;
+use super::version;
 use crate::account::Account;
 use crate::error::{Error, Kind, Result};
 use crate::recent::Recent;
-use crate::source::{RemoteOptions, Source};
+use crate::source::seen::Seen;
+use crate::source::{RemoteOptions, Source, Version};
 
 /// Objects that stay open: more are opened again when they are read.
 const OPEN: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
@@ -111,10 +114,59 @@ impl Objects {
     /// [`Kind::NotFound`] if there is none; [`Kind::Changed`] if it is newer than the container, or was replaced since
     /// it was read; otherwise as [`Source::open_remote`].
     pub fn source(&self, name: &str) -> Result<Arc<Source>> {
-        if let Some(source) = self.lock().open.get(name) {
+        if let Some(source) = self.opened(name) {
             return Ok(source);
         }
-        let address = self.address.with(name, self.below)?;
+        let (path, object, is_first) = self.open(self.address.with(name, self.below)?)?;
+        let mut opened = self.lock();
+        opened.check(name, object.version())?;
+        if is_first && opened.since.is_none() {
+            opened.since = object.since();
+        }
+        let source = Source::of(path, object);
+        Ok(opened.open.get_or_put(name.to_owned(), || source))
+    }
+
+    /// The object at `path` below the prefix, which was listed with the version `pinned`.
+    ///
+    /// # Errors
+    /// [`Kind::Changed`] if it is another one, or none any more; otherwise as [`Source::open_remote`].
+    pub(super) fn listed(&self, path: &str, pinned: Version) -> Result<Arc<Source>> {
+        let changed = || Error::new(Kind::Changed, "object");
+        let source = match self.opened(path) {
+            Some(source) => source,
+            None => match self.open(self.address.below(path)?) {
+                Err(e) if matches!(e.kind(), Kind::NotFound) => return Err(changed()),
+                opened => {
+                    let (shown, object, _) = opened?;
+                    self.lock().open.get_or_put(path.to_owned(), || Source::of(shown, object))
+                }
+            },
+        };
+        if Seen::of_far(&source).is_same_version(pinned) { Ok(source) } else { Err(changed()) }
+    }
+
+    /// The object `name`, if it is open.
+    pub(super) fn opened(&self, name: &str) -> Option<Arc<Source>> {
+        self.lock().open.get(name)
+    }
+
+    /// Pins all objects below the prefix as they are now.
+    ///
+    /// # Errors
+    /// [`Kind::Unsupported`] if the server has no lists; [`Kind::TooLarge`] if there are too many objects, or nested
+    /// too deeply; [`Kind::NoRoom`] if neither memory nor disk space is left for their names; [`Kind::Io`] if the server
+    /// refuses.
+    pub fn pin_below(self: &Arc<Self>, account: &Account) -> Result<Arc<ListedObjects>> {
+        let mut listed = ListedObjects::new(self, account);
+        listing::all_below((&self.address, &self.session), self.options.timeout, &mut |path, object| {
+            listed.add(path, object.seen().version()).map(|()| true)
+        })?;
+        listed.finished()
+    }
+
+    /// Opens the object at `address`; also returns its path, and whether it is the first one below the prefix.
+    fn open(&self, address: Address) -> Result<(PathBuf, Object, bool)> {
         let path = address.shown().to_path_buf();
         let is_first = self.below && self.lock().since.is_none();
         // Only the first object has a version that the user expects.
@@ -127,13 +179,7 @@ impl Objects {
                 Kind::Io(io) if io.kind() == std::io::ErrorKind::NotFound => Error::new(Kind::NotFound, "file"),
                 _ => e,
             })?;
-        let mut opened = self.lock();
-        opened.check(name, object.version())?;
-        if is_first && opened.since.is_none() {
-            opened.since = object.since();
-        }
-        let source = Source::of(path, object);
-        Ok(opened.open.get_or_put(name.to_owned(), || source))
+        Ok((path, object, is_first))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Opened> {
@@ -143,7 +189,7 @@ impl Objects {
 
 impl Opened {
     /// Fails if the object `name` of version `version` is newer than the container, or another one than before.
-    fn check(&mut self, name: &str, version: &Version) -> Result<()> {
+    fn check(&mut self, name: &str, version: &version::Version) -> Result<()> {
         let is_newer = self.since.is_some_and(|since| version.mtime().0 > since);
         let hash = xxh3_64(format!("{version:?}").as_bytes());
         let seen = self.versions.entry(xxh3_64(name.as_bytes())).or_insert(hash);
@@ -169,7 +215,7 @@ mod tests {
 
     #[test]
     fn an_object_that_is_newer_than_the_container_or_was_replaced_is_changed() {
-        let dated = |etag: &str, modified: &str| Version {
+        let dated = |etag: &str, modified: &str| version::Version {
             etag: Some(etag.to_owned()),
             modified: Some(modified.to_owned()),
             size: 1,

@@ -14,20 +14,18 @@ use std::time::{Duration, Instant};
 
 use super::address::Address;
 use super::disk;
-use super::listing::{self, Page};
+use super::listing::{self, Depth, PAGE, Page, Query};
 use super::object::HEAD;
 use super::objects::Objects;
-use super::session::{self, Session};
+use super::session::Session;
 use crate::account::Account;
 use crate::error::{Error, Kind, Result};
 use crate::recent::Recent;
-use crate::source::seen::Seen;
+use crate::source::seen::{Seen, Versions};
 use crate::source::{RemoteOptions, Source};
 
 /// Part of the account's memory that one object may take.
 const SHARE: u64 = 32;
-/// Entries of a page: the most that S3 gives.
-const PAGE: u32 = 1000;
 /// Entries by which a name is found: itself, and the directory of that name.
 const FEW: u32 = 2;
 /// Number of names whose state is kept, and for how long.
@@ -43,6 +41,8 @@ pub struct Prefix {
     options: RemoteOptions,
     account: Account,
     lately: Recent<String, (Instant, Option<Seen>)>,
+    /// The same of all objects below a directory.
+    versions: Recent<String, (Instant, Versions)>,
 }
 
 impl Prefix {
@@ -60,8 +60,8 @@ impl Prefix {
             cache.hold().map_err(|why| disk::refused(cache, &why))?;
         }
         let (options, account) = (options.clone(), account.clone());
-        let (session, lately) = (Arc::default(), Recent::new(LATELY));
-        let prefix = Self { address: Address::prefix(url)?, session, options, account, lately };
+        let (session, lately, versions) = (Arc::default(), Recent::new(LATELY), Recent::new(LATELY));
+        let prefix = Self { address: Address::prefix(url)?, session, options, account, lately, versions };
         let base = prefix.address.base();
         let page = prefix.list(&base, &base, None, FEW)?;
         if page.entries.is_empty() && page.next.is_none() && !base.is_empty() {
@@ -116,6 +116,24 @@ impl Prefix {
         found.ok_or_else(missing)
     }
 
+    /// The versions of the objects below the directory `path`, which is relative.
+    ///
+    /// # Errors
+    /// As [`Prefix::open`].
+    pub(in crate::source) fn versions_below(&self, path: &str) -> Result<Versions> {
+        if let Some((since, versions)) = self.versions.get(path)
+            && since.elapsed() < SOON
+        {
+            return Ok(versions);
+        }
+        let (address, mut versions) = (self.address(path)?, Versions::default());
+        listing::all_below((&address, &self.session), self.options.timeout, &mut |name, object| {
+            versions.add(name.as_bytes(), || Ok(object.seen().version()))
+        })?;
+        self.versions.put(path.to_owned(), (Instant::now(), versions));
+        Ok(versions)
+    }
+
     fn find(&self, path: &str) -> Result<Option<Seen>> {
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
         let base = self.key(dir, "");
@@ -139,6 +157,7 @@ impl Prefix {
     /// Drops the cached state of `path`.
     pub fn forget(&self, path: &str) {
         self.lately.remove(path);
+        self.versions.remove(path);
     }
 
     /// The object at `path`, and its siblings; it must be the one that was `seen`.
@@ -158,7 +177,7 @@ impl Prefix {
         Ok((source, objects))
     }
 
-    /// The objects in the directory `path`.
+    /// The objects in the directory `path`; an empty path is the prefix itself.
     ///
     /// # Errors
     /// [`Kind::NotFound`] if no object can have such a key.
@@ -168,7 +187,7 @@ impl Prefix {
     }
 
     fn address(&self, path: &str) -> Result<Address> {
-        path.split('/').try_fold(self.address.clone(), |address, name| address.with(name, true))
+        if path.is_empty() { Ok(self.address.clone()) } else { self.address.below(path) }
     }
 
     /// The key of `name` in `dir`.
@@ -178,12 +197,11 @@ impl Prefix {
     }
 
     fn list(&self, base: &str, prefix: &str, from: Option<&str>, most: u32) -> Result<Page> {
-        let (runtime, clients) = self.session.enter(&self.address)?;
-        let work = listing::page((&self.address, &clients), self.options.timeout, (base, prefix), from, most);
-        session::wait(&runtime, work)
+        let asked = Query { base, prefix, depth: Depth::One, most };
+        listing::page((&self.address, &self.session), self.options.timeout, asked, from)
     }
 }
 
 fn seen(object: Option<&listing::Object>) -> Seen {
-    object.map_or_else(Seen::far_dir, |object| Seen::far(object.size, object.modified, object.etag.as_deref()))
+    object.map_or_else(Seen::far_dir, listing::Object::seen)
 }

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use super::dir::{Dir, Links, open_regular, refused};
 use super::far_dir::FarDir;
 use super::identity::Identity;
-use super::seen::{Seen, Version};
+use super::seen::{Seen, Version, Versions};
 use super::{Passed, Prefix, Rights};
 use crate::error::Result;
 
@@ -83,6 +83,20 @@ impl Below {
                 Ok(Seen::new(&stat, Rights::of(&stat, fd.as_fd(), Some(name))))
             }
             Self::Far(dir) => dir.stat(key(name)?),
+        }
+    }
+
+    /// State of the file `name` of a container that is all files below this directory: its version is theirs as well.
+    ///
+    /// # Errors
+    /// From getdents(2) and stat(2).
+    pub fn stat_of_all(&self, name: &OsStr) -> Result<Seen> {
+        match self {
+            Self::Local(_) => {
+                let seen = self.stat(name)?;
+                Ok(seen.with_all(Versions::below(&*self.readable(PathBuf::new())?)?))
+            }
+            Self::Far(dir) => dir.stat_of_all(key(name)?),
         }
     }
 

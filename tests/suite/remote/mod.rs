@@ -10,6 +10,7 @@ mod prefix;
 mod prefix_requests;
 mod prefix_waiting;
 mod reading;
+mod stores;
 mod versions;
 mod waiting;
 

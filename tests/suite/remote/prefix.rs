@@ -51,10 +51,10 @@ impl Drop for Mounted {
 }
 
 /// A path, and the bytes of a file or why they cannot be read.
-type Entry = (PathBuf, Option<Result<Vec<u8>, i32>>);
+pub(super) type Entry = (PathBuf, Option<Result<Vec<u8>, i32>>);
 
 /// Everything below `dir`: paths, and the bytes of files.
-fn tree(dir: &Path) -> Vec<Entry> {
+pub(super) fn tree(dir: &Path) -> Vec<Entry> {
     let (mut out, mut open) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(at) = open.pop() {
         for entry in fs::read_dir(dir.join(&at)).unwrap() {
@@ -84,7 +84,7 @@ fn fill(dir: &Path) {
     }
 }
 
-fn put_all(moto: &Moto, dir: &Path, key: &str) {
+pub(super) fn put_all(moto: &Moto, dir: &Path, key: &str) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap().replace(' ', "%20").replace('+', "%2B");

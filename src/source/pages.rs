@@ -1,0 +1,56 @@
+//! How far the list of a server was read, which gives it page by page.
+#![forbid(unsafe_code)]
+
+use std::io;
+
+use crate::error::{Error, Result};
+
+/// Pages in a row that may bring nothing new: objects that were deleted can fill some.
+const BARREN: u32 = 8;
+
+/// The pages that were read.
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    state: State,
+    /// Pages in a row that brought nothing new.
+    barren: u32,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    First,
+    From(String),
+    End,
+}
+
+impl Pages {
+    /// Where the next page begins, which is not said of the first; `None` if all were read.
+    pub(super) fn next(&self) -> Option<Option<&str>> {
+        match &self.state {
+            State::First => Some(None),
+            State::From(token) => Some(Some(token)),
+            State::End => None,
+        }
+    }
+
+    /// Whether all were read.
+    pub(super) fn is_end(&self) -> bool {
+        self.state == State::End
+    }
+
+    /// A page was read that brought `found` entries, and that the one at `next` follows.
+    ///
+    /// # Errors
+    /// [`crate::error::Kind::Io`] if the list has no end.
+    pub(super) fn read(&mut self, found: usize, next: Option<String>) -> Result<()> {
+        self.barren = if found == 0 { self.barren.saturating_add(1) } else { 0 };
+        let next = next.map_or(State::End, State::From);
+        if next != State::End && (self.barren > BARREN || next == self.state) {
+            let why = "the server's list of objects has no end";
+            return Err(Error::io(io::Error::new(io::ErrorKind::InvalidData, why), "list of objects"));
+        }
+        self.state = next;
+        Ok(())
+    }
+}
