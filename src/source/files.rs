@@ -93,17 +93,6 @@ impl PinnedFiles {
             Self::Remote(_) => None,
         }
     }
-
-    /// Fails if a change was detected before.
-    ///
-    /// # Errors
-    /// [`Kind::Changed`].
-    pub fn unchanged(&self) -> Result<()> {
-        match self {
-            Self::Local(folder) => folder.unchanged(),
-            Self::Remote(objects) => objects.unchanged(),
-        }
-    }
 }
 
 /// The files of a container that are opened when they are read.

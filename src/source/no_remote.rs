@@ -79,14 +79,6 @@ impl ListedObjects {
     pub fn source(&self, _: &str) -> Result<Arc<Source>> {
         match *self {}
     }
-
-    /// Whether they are the same.
-    ///
-    /// # Errors
-    /// As [`Objects::source`].
-    pub fn unchanged(&self) -> Result<()> {
-        match *self {}
-    }
 }
 
 /// A prefix of a server; there is none.

@@ -50,7 +50,8 @@ pub(super) fn is_store(place: &Place) -> Result<bool> {
 
 /// A store in a directory.
 pub(super) struct StoreDir {
-    index: Arc<Source>,
+    /// The index, and on a server the same as one of the files: it has changed when any of them has.
+    sources: Vec<Arc<Source>>,
     files: PinnedFiles,
     store: Store<StoreFile>,
     _charge: Charge,
@@ -96,7 +97,8 @@ impl StoreDir {
         let mut all: Vec<_> = numbers.map(file).collect();
         all.sort_unstable_by(|a, b| a.name().cmp(b.name()));
         let store = Store::new(&index, all, true, options)?;
-        Ok(Self { index, files, store, _charge: charge })
+        let sources = if pinned.is_far() { vec![index, pinned] } else { vec![index] };
+        Ok(Self { sources, files, store, _charge: charge })
     }
 }
 
@@ -185,21 +187,16 @@ impl Container for StoreDir {
     }
 
     fn sources(&self) -> Vec<Arc<Source>> {
-        vec![self.index.clone()]
+        self.sources.clone()
     }
 
     fn folder(&self) -> Option<Arc<Folder>> {
         self.files.folder()
     }
-
-    fn unchanged(&self) -> Result<()> {
-        self.index.check()?;
-        self.files.unchanged()
-    }
 }
 
 impl fmt::Debug for StoreDir {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "StoreDir({:?})", self.index.path())
+        write!(f, "StoreDir({:?})", self.sources.first().map(|index| index.path()))
     }
 }

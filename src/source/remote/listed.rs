@@ -89,7 +89,7 @@ impl ListedObjects {
     ///
     /// # Errors
     /// [`Kind::Changed`].
-    pub fn unchanged(&self) -> Result<()> {
+    fn unchanged(&self) -> Result<()> {
         if self.changed.get().is_some() { Err(Error::new(Kind::Changed, "object")) } else { Ok(()) }
     }
 

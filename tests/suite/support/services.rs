@@ -147,10 +147,21 @@ impl Moto {
 
     /// Stores an object.
     pub(crate) fn put(&self, key: &str, bytes: &[u8]) {
+        let reply = self.ask("PUT", key, bytes);
+        assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+    }
+
+    /// Removes an object.
+    pub(crate) fn remove(&self, key: &str) {
+        let reply = self.ask("DELETE", key, &[]);
+        assert!(reply.starts_with("HTTP/1.1 204"), "{reply}");
+    }
+
+    fn ask(&self, method: &str, key: &str, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         // It takes any credentials.
         let head = format!(
-            "PUT /{BUCKET}/{key} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\nConnection: close\r\n\
+            "{method} /{BUCKET}/{key} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\nConnection: close\r\n\
              Authorization: AWS4-HMAC-SHA256 Credential=x/20200101/us-east-1/s3/aws4_request, SignedHeaders=host, \
              Signature=x\r\n\r\n",
             bytes.len()
@@ -159,7 +170,7 @@ impl Moto {
         stream.write_all(bytes).unwrap();
         let mut reply = String::new();
         stream.read_to_string(&mut reply).unwrap();
-        assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+        reply
     }
 }
 
