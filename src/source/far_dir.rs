@@ -116,9 +116,8 @@ impl FarDir {
 impl Listed {
     /// Reads the next page.
     fn more(&mut self, dir: &FarDir) -> Result<()> {
-        let Some(from) = self.pages.next() else { return Ok(()) };
         let before = self.entries.len();
-        let next = dir.prefix.page(&dir.dir, from, |name, seen| {
+        let next = dir.prefix.page(&dir.dir, self.pages.from(), |name, seen| {
             // Objects come before the directories of their names.
             if self.names.insert(name)? {
                 self.entries.push(seen);

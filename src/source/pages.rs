@@ -25,12 +25,11 @@ enum State {
 }
 
 impl Pages {
-    /// Where the next page begins, which is not said of the first; `None` if all were read.
-    pub(super) fn next(&self) -> Option<Option<&str>> {
+    /// Where the next page begins; `None` for the first one.
+    pub(super) fn from(&self) -> Option<&str> {
         match &self.state {
-            State::First => Some(None),
-            State::From(token) => Some(Some(token)),
-            State::End => None,
+            State::From(token) => Some(token),
+            State::First | State::End => None,
         }
     }
 

@@ -105,8 +105,8 @@ pub(super) fn all_below(
     let base = address.base();
     let asked = Query { base: &base, prefix: &base, depth: Depth::All, most: PAGE };
     let mut pages = Pages::default();
-    while let Some(from) = pages.next() {
-        let page = page((address, session), timeout, asked, from)?;
+    while !pages.is_end() {
+        let page = page((address, session), timeout, asked, pages.from())?;
         let objects = page.entries.iter().filter_map(|(name, object)| Some((name, object.as_ref()?)));
         let mut found = 0_usize;
         for (name, object) in objects {
