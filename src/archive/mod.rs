@@ -172,13 +172,15 @@ impl Archive {
         &self.0.path
     }
 
-    /// Distinguishes versions of the container: its size in bytes and its time of modification, as text.
+    /// Distinguishes versions of the container: its size in bytes and its time of modification, as text; of a store that
+    /// is a directory, also those of all its files.
     pub fn identity(&self) -> String {
         let source = self.0.container.sources().into_iter().next();
         source.map_or_else(String::new, |source| {
             let (seconds, nanoseconds) = source.mtime();
             let etag = source.etag().map_or(String::new(), |etag| format!(", ETag {etag}"));
-            format!("{} bytes of {seconds}.{nanoseconds:09}{etag}", source.len())
+            let state = self.0.container.state().map_or(String::new(), |state| format!(", files {state:016x}"));
+            format!("{} bytes of {seconds}.{nanoseconds:09}{state}{etag}", source.len())
         })
     }
 

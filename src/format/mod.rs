@@ -260,6 +260,11 @@ pub trait Container: Send + Sync {
     /// The files that it keeps open, for their identity and times; the first is the main one.
     fn sources(&self) -> Vec<Arc<Source>>;
 
+    /// Tells its versions apart where the main file does not: those of a container that is all files of a directory.
+    fn state(&self) -> Option<u64> {
+        self.wrapped()?.state()
+    }
+
     /// The folder of the files that it opens on demand, if any.
     fn folder(&self) -> Option<Arc<Folder>> {
         self.wrapped()?.folder()

@@ -2,8 +2,11 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
+use std::hash::{Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+
+use xxhash_rust::xxh3::Xxh3;
 
 use super::{Dir, Folder, ListedObjects, Objects, Source};
 use crate::account::Account;
@@ -84,6 +87,22 @@ impl PinnedFiles {
                 objects.source(std::str::from_utf8(path).map_err(|_| Error::new(Kind::NotFound, "file"))?)
             }
         }
+    }
+
+    /// Tells what was pinned from other versions of it, as far as names, sizes and times do, and the tags of a server.
+    pub fn state(&self) -> u64 {
+        let of = |index| {
+            let mut hash = Xxh3::new();
+            match self {
+                // Copies of a directory differ in the sizes and times of directories.
+                Self::Local(folder) if folder.name(index).ends_with(b"/") => return 0,
+                Self::Local(folder) => (folder.name(index), folder.size(index), folder.mtime(index)).hash(&mut hash),
+                Self::Remote(objects) => (objects.name(index), objects.version(index)).hash(&mut hash),
+            }
+            hash.finish()
+        };
+        // Names are in any order.
+        (0..self.len()).map(of).fold(0, u64::wrapping_add)
     }
 
     /// The folder, for watching it.

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::seen::{Seen, Versions};
+use super::seen::{Seen, Version, Versions};
 use super::{RemoteOptions, Source};
 use crate::account::Account;
 use crate::error::{Error, Result};
@@ -64,6 +64,11 @@ impl ListedObjects {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
+        match *self {}
+    }
+
+    /// A version.
+    pub(super) fn version(&self, _: usize) -> Version {
         match *self {}
     }
 

@@ -184,11 +184,12 @@ def test_a_store_that_is_a_directory_has_the_keys_and_values_of_its_library(s3: 
     changed = blosc2.asarray(large + 2, urlpath=str(tmp_path / "other.b2nd"))
     with fzmfs.open("s3://bucket/stores/x.b2d/") as far:
         assert np.array_equal(far["top/data"][0], large[0])
+        before = far.identity
         s3.put("stores/x.b2d/top.b2nd", (tmp_path / "other.b2nd").read_bytes())
         with pytest.raises(fzmfs.Error, match="changed"):
             far["top/data"][-1]
     with fzmfs.open("s3://bucket/stores/x.b2d/") as far:
-        assert np.array_equal(far["top/data"], changed[:])
+        assert np.array_equal(far["top/data"], changed[:]) and far.identity != before
 
 
 def test_an_object_over_http_in_a_chain(served: str, b2nd: str) -> None:

@@ -87,6 +87,20 @@ fn a_directory_is_one_store_with_its_files_and_its_embedded_leaves() {
 }
 
 #[test]
+fn the_identity_of_a_store_is_that_of_all_its_files() {
+    let (path, copy) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data"), tempfile::tempdir().unwrap());
+    std::fs::create_dir(copy.path().join("a")).unwrap();
+    for name in ["embed.b2e", "a/large.b2nd"] {
+        std::fs::copy(path.join("blosc2/stores/tree.b2d").join(name), copy.path().join(name)).unwrap();
+    }
+    let identity = || fzmfs::Archive::open(copy.path(), &fzmfs::Options::new()).unwrap().identity();
+    let first = identity();
+    assert_eq!(identity(), first);
+    std::fs::copy(path.join("blosc2/n05_5d_f4.b2nd"), copy.path().join("a/large.b2nd")).unwrap();
+    assert_ne!(identity(), first);
+}
+
+#[test]
 fn an_embed_store_has_each_leaf_under_its_key() {
     let opened = open(data("store.b2e")).unwrap();
     opened.verify().unwrap();

@@ -190,6 +190,10 @@ impl Container for StoreDir {
         self.sources.clone()
     }
 
+    fn state(&self) -> Option<u64> {
+        Some(self.files.state())
+    }
+
     fn folder(&self) -> Option<Arc<Folder>> {
         self.files.folder()
     }

@@ -93,7 +93,8 @@ impl ListedObjects {
         if self.changed.get().is_some() { Err(Error::new(Kind::Changed, "object")) } else { Ok(()) }
     }
 
-    fn version(&self, index: usize) -> Version {
+    /// The version of object `index`.
+    pub(in crate::source) fn version(&self, index: usize) -> Version {
         self.versions.get(index).unwrap_or_default()
     }
 

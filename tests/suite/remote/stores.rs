@@ -136,9 +136,9 @@ fn a_store_of_which_an_object_was_replaced_or_removed_is_an_error_until_it_is_op
         let leaf = format!("{key}/x.b2d/a/large.b2nd");
         let other = fs::read(data("blosc2/n05_5d_f4.b2nd")).unwrap();
         if is_removed {
-            moto.remove(&leaf)
+            moto.remove(&leaf);
         } else {
-            moto.put(&leaf, &other)
+            moto.put(&leaf, &other);
         }
         for _ in 0..2 {
             let read = fs::read(mounted.0.join("a/large/data.raw"));
