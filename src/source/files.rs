@@ -36,11 +36,11 @@ impl Place {
     /// Pins all files below it.
     ///
     /// # Errors
-    /// As [`Folder::pin_below`] and [`Objects::pin_below`].
+    /// As [`Folder::pin_below`] and [`ListedObjects::pin`].
     pub fn pin_below(&self, account: &Account) -> Result<PinnedFiles> {
         match self {
             Self::Local(dir) => Folder::pin_below(dir, account).map(PinnedFiles::Local),
-            Self::Remote(objects) => objects.pin_below(account).map(PinnedFiles::Remote),
+            Self::Remote(objects) => ListedObjects::pin(objects, account).map(PinnedFiles::Remote),
         }
     }
 }

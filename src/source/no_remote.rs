@@ -42,14 +42,6 @@ impl Objects {
     pub fn source(&self, _: &str) -> Result<Arc<Source>> {
         match *self {}
     }
-
-    /// All objects.
-    ///
-    /// # Errors
-    /// As [`Objects::source`].
-    pub fn pin_below(&self, _: &Account) -> Result<Arc<ListedObjects>> {
-        match *self {}
-    }
 }
 
 /// Objects that were listed; there are none.
@@ -57,6 +49,14 @@ impl Objects {
 pub enum ListedObjects {}
 
 impl ListedObjects {
+    /// Pins them.
+    ///
+    /// # Errors
+    /// None: there are no objects.
+    pub fn pin(objects: &Objects, _: &Account) -> Result<Arc<Self>> {
+        match *objects {}
+    }
+
     /// Their number.
     pub fn len(&self) -> usize {
         match *self {}

@@ -32,33 +32,22 @@ pub struct ListedObjects {
 }
 
 impl ListedObjects {
-    /// Of `objects`, none yet.
-    pub(super) fn new(objects: &Arc<Objects>, account: &Account) -> Self {
-        let (names, versions) = (Names::new(account), Records::new(account, "objects of a directory"));
-        Self { objects: objects.clone(), names, versions, changed: OnceLock::new() }
-    }
-
-    /// Adds the object at `path`.
+    /// Pins all of `objects` as they are now.
     ///
     /// # Errors
-    /// As [`Objects::pin_below`].
-    pub(super) fn add(&mut self, path: &str, version: Version) -> Result<()> {
-        Limits::check(to_u64(self.len()).saturating_add(1), MOST, "number of objects")?;
-        Limits::check(to_u64(path.matches('/').count()), DEPTH, "depth of directories")?;
-        if self.names.insert(path)? {
-            self.versions.push(version)?;
-        }
-        Ok(())
-    }
-
-    /// All are there.
-    ///
-    /// # Errors
-    /// As [`Objects::pin_below`].
-    pub(super) fn finished(mut self) -> Result<Arc<Self>> {
-        self.names.finish()?;
-        self.versions.finish()?;
-        Ok(Arc::new(self))
+    /// [`Kind::Unsupported`] if the server has no lists; [`Kind::TooLarge`] if there are too many objects, or nested
+    /// too deeply; [`Kind::NoRoom`] if neither memory nor disk space is left for their names; [`Kind::Io`] if the server
+    /// refuses.
+    pub fn pin(objects: &Arc<Objects>, account: &Account) -> Result<Arc<Self>> {
+        let (mut names, mut versions) = (Names::new(account), Records::new(account, "objects of a directory"));
+        objects.list(|path, version| {
+            Limits::check(to_u64(names.len()).saturating_add(1), MOST, "number of objects")?;
+            Limits::check(to_u64(path.matches('/').count()), DEPTH, "depth of directories")?;
+            if names.insert(path)? { versions.push(version) } else { Ok(()) }
+        })?;
+        names.finish()?;
+        versions.finish()?;
+        Ok(Arc::new(Self { objects: objects.clone(), names, versions, changed: OnceLock::new() }))
     }
 
     /// The number of objects.

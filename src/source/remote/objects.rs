@@ -17,7 +17,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::address::Address;
-use super::listed::ListedObjects;
 use super::listing;
 use super::object::Object;
 use super::session::Session;
@@ -151,18 +150,14 @@ impl Objects {
         self.lock().open.get(name)
     }
 
-    /// Pins all objects below the prefix as they are now.
+    /// Passes the path and the version of each object below the prefix to `each`.
     ///
     /// # Errors
-    /// [`Kind::Unsupported`] if the server has no lists; [`Kind::TooLarge`] if there are too many objects, or nested
-    /// too deeply; [`Kind::NoRoom`] if neither memory nor disk space is left for their names; [`Kind::Io`] if the server
-    /// refuses.
-    pub fn pin_below(self: &Arc<Self>, account: &Account) -> Result<Arc<ListedObjects>> {
-        let mut listed = ListedObjects::new(self, account);
+    /// [`Kind::Unsupported`] if the server has no lists; [`Kind::Io`] if it refuses; errors of `each`.
+    pub(super) fn list(&self, mut each: impl FnMut(&str, Version) -> Result<()>) -> Result<()> {
         listing::all_below((&self.address, &self.session), self.options.timeout, &mut |path, object| {
-            listed.add(path, object.seen().version()).map(|()| true)
-        })?;
-        listed.finished()
+            each(path, object.seen().version()).map(|()| true)
+        })
     }
 
     /// Opens the object at `address`; also returns its path, and whether it is the first one below the prefix.
