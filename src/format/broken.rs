@@ -1,4 +1,4 @@
-//! A container that cannot be opened: a directory with the reason and the stored file.
+//! A container that cannot be opened: a directory with the reason and, unless it is a directory itself, the stored file.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -24,20 +24,20 @@ pub fn open_or_explain(input: &Input, options: &Options) -> Result<(Arc<dyn Cont
     let opened = opened.unwrap_or_else(|_| {
         Err(Error::corrupt("the decoder failed on it, which is a bug of fzmfs; please report it", "file"))
     });
-    match (opened, &input.source) {
-        (Err(error), Some(source)) if error.is_lasting() => Ok((explain(source, &error), Some(error))),
-        (opened, _) => opened.map(|container| (container, None)),
+    match opened {
+        Err(error) if error.is_lasting() => Ok((explain(input.source.clone(), &error), Some(error))),
+        opened => opened.map(|container| (container, None)),
     }
 }
 
-/// The stand-in for a file that cannot be opened because of `error`.
-pub(super) fn explain(source: &Arc<Source>, error: &Error) -> Arc<dyn Container> {
-    Arc::new(Broken { source: source.clone(), error: error.clone() })
+/// The stand-in for the file `source`, or a directory, that cannot be opened because of `error`.
+pub(super) fn explain(source: Option<Arc<Source>>, error: &Error) -> Arc<dyn Container> {
+    Arc::new(Broken { source, error: error.clone() })
 }
 
-/// A file that is no container that can be opened.
+/// What is no container that can be opened.
 struct Broken {
-    source: Arc<Source>,
+    source: Option<Arc<Source>>,
     error: Error,
 }
 
@@ -46,7 +46,7 @@ impl Container for Broken {
         Info {
             format: "broken",
             format_version: String::new(),
-            file_size: self.source.len(),
+            file_size: self.source.as_ref().map_or(0, |source| source.len()),
             decoded_size: None,
             checksums: Value::Null,
             checksum_count: None,
@@ -60,13 +60,14 @@ impl Container for Broken {
 
     fn entries(&self) -> Result<Vec<Entry>> {
         let why = format!("{}\n", escaped(&self.error.explain()));
-        let (source, len) = (self.source.clone(), self.source.len());
-        let name = source.path().file_name().unwrap_or(OsStr::new("file")).as_bytes().to_vec();
-        let stored = FileExtent { source, at: FileOffset(0), len, gate: None };
-        Ok(vec![
-            Entry::own("error.txt", File::new(Content::bytes(why.into_bytes()))),
-            Entry::named(name, "", File::new(Content::FileExtent(stored)).stored(len)),
-        ])
+        let stored = self.source.clone().map(|source| {
+            let (len, name) =
+                (source.len(), source.path().file_name().unwrap_or(OsStr::new("file")).as_bytes().to_vec());
+            let stored = FileExtent { source, at: FileOffset(0), len, gate: None };
+            Entry::named(name, "", File::new(Content::FileExtent(stored)).stored(len))
+        });
+        let reason = Entry::own("error.txt", File::new(Content::bytes(why.into_bytes())));
+        Ok([reason].into_iter().chain(stored).collect())
     }
 
     fn checks(&self) -> Vec<Check> {
@@ -76,6 +77,6 @@ impl Container for Broken {
     }
 
     fn sources(&self) -> Vec<Arc<Source>> {
-        vec![self.source.clone()]
+        self.source.iter().cloned().collect()
     }
 }

@@ -19,8 +19,10 @@ use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::limits::zeroed;
 
-/// Bytes that are read at a time.
-const BLOCK: u64 = 512 << 10;
+/// Bytes that are read at a time: first, while the client waits for the status, and then while there is room. Threads wake
+/// each other once for each block.
+const FIRST: u64 = 512 << 10;
+const BLOCK: u64 = 2 << 20;
 /// A range up to this size is read before the status is sent, so that a broken chunk of an array is an error of its own.
 const WHOLE: u64 = 4 << 20;
 
@@ -64,7 +66,7 @@ impl ReplyBody {
     /// As [`Served::read`].
     pub(super) fn reading(file: Served, range: Range<u64>, budget: &Budget) -> Result<Self> {
         let len = range.end - range.start;
-        let room = budget.room(if len <= WHOLE { len } else { BLOCK });
+        let room = budget.room(if len <= WHOLE { len } else { FIRST });
         let first = range.start..range.start + room.len();
         let bytes = room.filled(|buffer| file.read(first.start, buffer))?;
         if len <= WHOLE {
@@ -114,7 +116,7 @@ impl Rest {
     }
 
     fn next_len(&self) -> u64 {
-        BLOCK.min(self.range.end - self.range.start)
+        self.budget.part().clamp(FIRST, BLOCK).min(self.range.end - self.range.start)
     }
 
     /// What fills `room` with the next block.

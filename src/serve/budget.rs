@@ -15,8 +15,9 @@ use crate::wanted::Wanted;
 
 /// Bytes that a reply reads at a time, whatever the others have taken.
 pub(super) const LEAST: u64 = 16 << 10;
-/// Bytes of all replies above that.
+/// Bytes of all replies above that, and the number of equal parts in which large replies take them.
 const MEMORY: usize = 64 << 20;
+const PARTS: u64 = 16;
 
 /// What all replies together take. Clones share it.
 #[derive(Debug, Clone)]
@@ -102,6 +103,11 @@ impl Budget {
         let permit = some.and_then(|len| self.memory.clone().try_acquire_many_owned(len).ok());
         let len = if permit.is_some() { len } else { len.min(LEAST) };
         Room { len, permit }
+    }
+
+    /// A part of the bytes that are free, which many replies can have at the same time.
+    pub(super) fn part(&self) -> u64 {
+        to_u64(self.memory.available_permits()) / PARTS
     }
 
     /// Room for `len` bytes that no client waits for yet: `None` unless half of it is free for those that do.

@@ -169,7 +169,7 @@ impl Enclosed for Inner {
             });
             let (container, error) = match opened {
                 Ok(opened) => opened,
-                Err(error) if error.is_lasting() => (explain(&source, &error), Some(error)),
+                Err(error) if error.is_lasting() => (explain(Some(source.clone()), &error), Some(error)),
                 Err(error) => return Err(error),
             };
             if let Some(error) = error {

@@ -105,6 +105,12 @@ fn a_broken_container_is_a_directory_with_the_reason_and_the_stored_file() {
     let why = fs::read_to_string(tree.path("broken.fzm/error.txt")).unwrap();
     assert!(why.contains("unrecognized format"), "{why}");
     assert_eq!(fs::read(tree.path("broken.fzm/broken.fzm")).unwrap(), b"this is no container\n");
+    fs::create_dir(tree.source.join("broken.b2d")).unwrap();
+    fs::write(tree.source.join("broken.b2d/embed.b2e"), "this is no index").unwrap();
+    wait_until("it is seen", || tree.path("broken.b2d").exists());
+    assert_eq!(names(&tree.path("broken.b2d")), ["error.txt"]);
+    let why = fs::read_to_string(tree.path("broken.b2d/error.txt")).unwrap();
+    assert!(why.contains("embed.b2e"), "{why}");
 }
 
 #[test]
