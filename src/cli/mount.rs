@@ -12,7 +12,7 @@ use super::report::{Failure, Outcome};
 use crate::archive::{Archive, Directory};
 use crate::format::{self, Container};
 use crate::fs::{self, MountOptions, Owner, Process};
-use crate::mirror::Containers;
+use crate::mirror::{self, Containers, Layout};
 use crate::source::Location;
 use crate::source::location::shown;
 
@@ -58,11 +58,16 @@ fn open(args: &Mount, file: &Path) -> Result<Opened, Failure> {
         args.reading.report_unused_remote(&args.file);
         return Ok(Opened::Directory(Box::new(containers)));
     }
-    args.mirroring.report_unused(&args.file);
     let (options, gpu) = (args.reading.options(), args.reading.gpu());
     let (container, context) = Archive::open_container(file, &options, gpu).map_err(refused)?;
     args.reading.report_unused(&args.file, &container.info());
-    Ok(Opened::Container(container, Box::new(context)))
+    let name = shown(file);
+    let plain = match args.mirroring.rules().layout {
+        Layout::Plain => mirror::plain(&container, name.file_name().unwrap_or_default()).map_err(refused)?,
+        _ => None,
+    };
+    args.mirroring.report_unused(&args.file, plain.is_some());
+    Ok(Opened::Container(plain.unwrap_or(container), Box::new(context)))
 }
 
 fn request(args: &Mount, file: &Path, context: format::Options) -> MountOptions {

@@ -74,7 +74,7 @@ impl DecodeArgs {
     pub(super) fn unmounted(&self, file: &Path, mirroring: &MirrorArgs) -> Result<Option<Directory>, Error> {
         let found = self.directory(file, mirroring)?;
         match found.as_ref().map(Directory::layout) {
-            None => mirroring.report_unused(file),
+            None => mirroring.report_unused(file, false),
             Some(Layout::Flat | Layout::Plain) => {
                 return Err(Error::new(Kind::Usage("only a mount has the layouts flat and plain".into()), "layout"));
             }

@@ -45,7 +45,7 @@ pub(super) fn run(args: &args::Serve, out: &mut dyn Write) -> Outcome {
         args.reading.report_unused_remote(&args.file);
         ServedTree::many(directory)
     } else {
-        args.mirroring.report_unused(&args.file);
+        args.mirroring.report_unused(&args.file, false);
         let archive = Archive::open_with(&args.file, &options, Access::Random, gpu).map_err(refused)?;
         args.reading.report_unused(&args.file, &archive.info().map_err(refused)?);
         ServedTree::one(archive)

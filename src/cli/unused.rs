@@ -63,9 +63,9 @@ impl DecodeArgs {
 }
 
 impl MirrorArgs {
-    /// Reports the options for directories: `file` is none.
-    pub(super) fn report_unused(&self, file: &Path) {
-        let unused = [(self.layout.is_some(), "layout="), (!self.containers.is_empty(), "containers=")];
+    /// Reports the options for directories: `file` is none. `has_layout`: it is shown in the layout.
+    pub(super) fn report_unused(&self, file: &Path, has_layout: bool) {
+        let unused = [(self.layout.is_some() && !has_layout, "layout="), (!self.containers.is_empty(), "containers=")];
         for (_, word) in unused.into_iter().filter(|(unused, _)| *unused) {
             report::notice(file, format_args!("{word} has no effect: it is for directories of containers"));
         }

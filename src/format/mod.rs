@@ -53,7 +53,7 @@ pub use entry::{Attrs, Directory, Entry, IndexedDir, LazyFile, Metadata, Node, N
 pub use file::{Array, File};
 pub use idle::IdleDecoders;
 pub use layout::Layout;
-pub use nested::{Enclosed, OuterPieces};
+pub use nested::{Enclosed, OuterPieces, compressed_name, extension_at};
 pub use options::Options;
 pub use resident::{DeviceStream, OnDevice};
 pub use space::Space;
@@ -391,8 +391,7 @@ pub fn has_usual_extension(name: &[u8]) -> bool {
 
 /// Whether a file called `name` has one of the extensions `of` a format.
 fn has_extension(name: &[u8], of: impl Fn(&Format) -> &'static [&'static str]) -> bool {
-    // A hidden file without more to its name has no extension.
-    let Some(dot) = name.iter().rposition(|&byte| byte == b'.').filter(|&dot| dot > 0) else { return false };
+    let Some(dot) = extension_at(name) else { return false };
     let extension = name.get(dot + 1..).unwrap_or_default();
     FORMATS.iter().flat_map(of).any(|known| extension.eq_ignore_ascii_case(known.as_bytes()))
 }

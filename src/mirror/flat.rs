@@ -1,15 +1,20 @@
 //! A container as files among others: `x.raw`, `x.npy`, `x.nhdr` and `x.json` in the place of `x.fzm`; or with the
-//! layout `plain`, `x.parquet` alone in the place of `x.parquet.zst`.
+//! layout `plain`, `x.parquet` alone in the place of `x.parquet.zst` (`alone`).
 //!
 //! For nested containers, the files of the innermost one. A container without one principal stream, such as a broken
 //! one or one of tensors, has no such files: it stays a directory.
 #![forbid(unsafe_code)]
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::Layout;
+use super::alone::alone;
 use crate::error::Result;
-use crate::format::{Arrays, BlobRef, Check, Container, Content, Entry, File, Info, Node, has_usual_extension};
+use crate::format::{
+    Arrays, BlobRef, Check, Container, Content, Entry, File, Info, Node, compressed_name, extension_at,
+    has_usual_extension,
+};
 use crate::source::Source;
 use crate::tree::{Attr, Ino, ROOT, Tree, is_safe};
 
@@ -22,10 +27,10 @@ impl Layout {
         if self == Self::Plain { &[""] } else { &SUFFIXES }
     }
 
-    /// The name of the container `name` without its last extension: `x.fzm` for `x.fzm.zst`; or with the layout
-    /// `flat`, without all of its extensions: `x`.
-    pub(super) fn stem(self, name: &[u8]) -> &[u8] {
-        if self == Self::Plain { cut(name).and_then(|dot| name.get(..dot)).unwrap_or(name) } else { stem(name) }
+    /// The name of the container `name` without all of its extensions: `x` for `x.fzm.zst`; or with the layout `plain`,
+    /// the name of what was compressed: `x.fzm`.
+    pub(super) fn stem(self, name: &[u8]) -> Cow<'_, [u8]> {
+        if self == Self::Plain { compressed_name(name) } else { Cow::Borrowed(stem(name)) }
     }
 }
 
@@ -44,15 +49,10 @@ pub type Shown = [Option<ShownFile>; SUFFIXES.len()];
 /// The name of the container `name` without its extensions: `x` for `x.fzm.zst`.
 fn stem(name: &[u8]) -> &[u8] {
     let mut rest = name;
-    while let Some(dot) = cut(rest).filter(|_| rest.len() == name.len() || has_usual_extension(rest)) {
+    while let Some(dot) = extension_at(rest).filter(|_| rest.len() == name.len() || has_usual_extension(rest)) {
         rest = rest.get(..dot).unwrap_or_default();
     }
     rest
-}
-
-/// Start of the last extension.
-fn cut(name: &[u8]) -> Option<usize> {
-    name.iter().rposition(|&byte| byte == b'.').filter(|&dot| dot > 0)
 }
 
 /// The container that shows as its files alone, called `stem`; `None` if it has none.
@@ -64,13 +64,14 @@ pub(super) fn flattened(
     stem: &[u8],
     layout: Layout,
 ) -> Result<Option<Arc<dyn Container>>> {
-    let (mut shown, mut entries) = (container.clone(), container.entries()?);
-    let is_plain = layout == Layout::Plain;
-    let is_container = |entry: &Entry| matches!(entry.node, Node::Container(_));
+    if layout == Layout::Plain {
+        return alone(container, stem);
+    }
     // An archive has no array, and may take long to open.
-    if container.lists_by_decoding() || is_plain && (container.stream().is_none() || entries.iter().any(is_container)) {
+    if container.lists_by_decoding() {
         return Ok(None);
     }
+    let (mut shown, mut entries) = (container.clone(), container.entries()?);
     while let Some(inner) = entries.iter().find_map(|entry| match &entry.node {
         Node::Container(inner) => Some(inner.clone()),
         _ => None,
@@ -82,9 +83,8 @@ pub(super) fn flattened(
         Node::File(file) if file.is_principal && entry.suffix == ".raw" => Some(file),
         _ => None,
     });
-    let made = |data| {
-        Arc::new(Flat { outer: container.clone(), shown, data, stem: stem.to_vec(), is_plain }) as Arc<dyn Container>
-    };
+    let made =
+        |data| Arc::new(Flat { outer: container.clone(), shown, data, stem: stem.to_vec() }) as Arc<dyn Container>;
     Ok(data.map(made))
 }
 
@@ -111,8 +111,6 @@ struct Flat {
     shown: Arc<dyn Container>,
     data: Box<File>,
     stem: Vec<u8>,
-    /// Whether the data is the only file.
-    is_plain: bool,
 }
 
 impl Container for Flat {
@@ -129,11 +127,6 @@ impl Container for Flat {
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {
-        if self.is_plain {
-            // No array: it would have further files.
-            let data = File { is_principal: false, array: None, ..(*self.data).clone() };
-            return Ok(vec![Entry::named(self.stem.clone(), "", data)]);
-        }
         let info = self.info();
         let json = File::new(Content::json(&info.to_json())).attr("format", info.format);
         let mut data = self.data.clone();

@@ -1,7 +1,8 @@
 //! The names that the containers of a directory have in the layouts `flat` and `plain`.
 //!
 //! Containers whose files would clash with each other or with another file get the suffix `~2`, `~3`, ..., in the order
-//! of their file names. Limits: the names of all files twice, charged to the account.
+//! of their file names; with `plain`, they keep the names of their files. Limits: the names of all files twice, charged
+//! to the account.
 #![forbid(unsafe_code)]
 
 use crate::account::{Account, Names};
@@ -37,13 +38,18 @@ impl FlatNames {
             let base = layout.stem(name);
             let made = |number| match number {
                 1 => base.to_vec(),
-                number => [base, format!("~{number}").as_bytes()].concat(),
+                _ if layout == Layout::Plain => name.clone(),
+                number => [&*base, format!("~{number}").as_bytes()].concat(),
             };
             let is_free = |made: &Vec<u8>| {
-                let exists = |suffix: &&str| there.find(&[made, suffix.as_bytes()].concat()).is_some();
+                let exists = |suffix: &&str| {
+                    let made = [made, suffix.as_bytes()].concat();
+                    made != *name && there.find(&made).is_some()
+                };
                 stems.find(made).is_none() && !layout.suffixes().iter().any(exists)
             };
-            if let Some(made) = (1..=MOST).map(made).find(is_free) {
+            let most = if layout == Layout::Plain { 2 } else { MOST };
+            if let Some(made) = (1..=most).map(made).find(is_free) {
                 files.insert(name)?;
                 stems.insert(made)?;
             }
@@ -88,12 +94,22 @@ mod tests {
             assert_eq!(names.find(name.as_bytes()), None, "{name}");
         }
     }
+
     #[test]
     fn a_compressed_file_has_the_name_that_it_had_unless_that_is_taken() {
-        let names = ["a.parquet.zst", "b.txt", "b.txt.zxc", "c.fzm.zst"];
-        let mut entries: Vec<_> = names.map(|name| (name.as_bytes().to_vec(), name != "b.txt")).into();
+        let names =
+            ["a.parquet.zst", "b.txt", "b.txt.zxc", "c.fzm.zst", "d", "e.tzst", "e.tar.zst", "f.txt", "f.txt.zst"];
+        let mut entries: Vec<_> =
+            names.map(|name| (name.as_bytes().to_vec(), !["b.txt", "f.txt"].contains(&name))).into();
         let names = FlatNames::new(&mut entries, Layout::Plain, &Account::new(1 << 20, 0)).unwrap();
-        for (file, shown) in [("a.parquet.zst", "a.parquet"), ("b.txt.zxc", "b.txt~2"), ("c.fzm.zst", "c.fzm")] {
+        for (file, shown) in [
+            ("a.parquet.zst", "a.parquet"),
+            ("b.txt.zxc", "b.txt.zxc"),
+            ("c.fzm.zst", "c.fzm"),
+            ("d", "d"),
+            ("e.tar.zst", "e.tar"),
+            ("e.tzst", "e.tzst"),
+        ] {
             assert_eq!(names.find(shown.as_bytes()), Some((file.as_bytes(), 0)), "{file}");
         }
         assert_eq!(names.find(b"b.txt"), None);

@@ -7,6 +7,7 @@
 //! Nothing here knows about the kernel: the mount (`fs::directory`) and the commands share it.
 #![forbid(unsafe_code)]
 
+mod alone;
 mod candidates;
 mod directory;
 mod flat;
@@ -16,10 +17,11 @@ mod members;
 mod opening;
 mod rules;
 
+pub use alone::plain;
 pub use candidates::{is_candidate, stat_container, who_may_read};
 pub use directory::open_directory;
 pub use flat::{Shown, ShownFile, shown};
 pub use flat_names::FlatNames;
 pub use glob::Glob;
-pub use opening::{Containers, FAR, Found, Opened};
+pub use opening::{Containers, FAR, Found, Look, Opened};
 pub use rules::{Layout, Rules, Target};

@@ -41,6 +41,17 @@ pub struct Found {
     pub seen: Seen,
 }
 
+/// How a container of a directory is shown with the layouts `flat` and `plain`.
+#[derive(Debug)]
+pub enum Look {
+    /// As the files in its root.
+    Files(Box<Opened>),
+    /// As the members of the archive that was compressed, under the name of that.
+    Archive,
+    /// As a directory, under its own name.
+    Tree,
+}
+
 /// An open container of a directory.
 pub struct Opened {
     /// The container, or the stand-in for a broken one.
@@ -136,16 +147,20 @@ impl Containers {
         object(prefix, path, &seen)
     }
 
-    /// As [`Containers::open`], but with the files of its array alone, called `stem`; `None` if it has none.
+    /// As [`Containers::open`], but with the files of its array alone, called `stem`, if it has any.
     ///
     /// # Errors
     /// As [`Containers::open`].
-    pub fn open_flat(&self, path: &Path, seen: Option<&Seen>, stem: &[u8]) -> Result<Option<Opened>> {
+    pub fn open_flat(&self, path: &Path, seen: Option<&Seen>, stem: &[u8]) -> Result<Look> {
         let opened = self.open(path, seen)?;
+        if opened.container.shown().is_some() {
+            return Ok(Look::Archive);
+        }
         match flattened(&opened.container, stem, self.rules.layout) {
-            Ok(flat) => Ok(flat.map(|container| Opened { container, ..opened })),
+            Ok(Some(container)) => Ok(Look::Files(Box::new(Opened { container, ..opened }))),
+            Ok(None) => Ok(Look::Tree),
             // Its entries cannot be listed.
-            Err(e) if e.is_lasting() => Ok(None),
+            Err(e) if e.is_lasting() => Ok(Look::Tree),
             Err(e) => Err(e),
         }
     }

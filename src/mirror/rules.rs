@@ -68,6 +68,11 @@ impl Rules {
         matches!(self.layout, Layout::Flat | Layout::Plain)
     }
 
+    /// Whether the tree of a container may have another name than its file.
+    pub fn renames_trees(&self) -> bool {
+        matches!(self.layout, Layout::Beside | Layout::Plain)
+    }
+
     /// Resolves `name`. `is_there` tells whether a name exists that can be a container, `exists` whether anything does.
     pub fn target<'a>(
         &self,

@@ -10,8 +10,8 @@ use crate::mirror::{Glob, Layout, Rules};
 #[command(next_help_heading = "Directories of containers")]
 pub(in crate::cli) struct MirrorArgs {
     /// Show a container as a directory in the place of its file (replace) or beside it, with .d added (beside); or in
-    /// a mount, as the files of its array: x.raw, x.npy, x.nhdr, x.json (flat), or, if it is a compressed file, as that
-    /// file (plain) [default: replace]
+    /// a mount, as the files of its array: x.raw, x.npy, x.nhdr, x.json (flat), or, if it is a compressed file, as what
+    /// was compressed: x.parquet, x.tar/ (plain, also for one file) [default: replace]
     #[arg(long, value_name = "LAYOUT")]
     pub(in crate::cli) layout: Option<LayoutName>,
     /// The files that are containers, by name; repeatable [default: those with the usual extensions]

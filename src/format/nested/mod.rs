@@ -9,6 +9,7 @@
 
 mod decoded;
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
@@ -45,7 +46,7 @@ pub(super) fn outer_pieces() -> OuterPieces {
 /// Maximum number of containers around another one.
 const DEPTH: u32 = 4;
 /// Short extensions, and that of the file in the compressed one.
-const SHORT: [(&str, &str); 1] = [("tzst", ".tar")];
+const SHORT: [(&str, &str); 1] = [(".tzst", ".tar")];
 /// Bytes that may be decoded to open a nested container: a constant, plus a factor for each byte of the file itself.
 /// Each frame that is read counts as some hundreds.
 const WORK: (u64, u64) = (1 << 30, 64);
@@ -98,9 +99,25 @@ pub(super) fn open(format: &Format, input: &Input, options: &Options) -> Result<
 
 /// The name of the file in a compressed one; empty if that has no extension.
 fn stem(path: &Path) -> Vec<u8> {
-    let (Some(stem), Some(extension)) = (path.file_stem(), path.extension()) else { return Vec::new() };
-    let short = SHORT.iter().find(|(short, _)| extension.eq_ignore_ascii_case(short));
-    [stem.as_bytes(), short.map_or("", |(_, long)| long).as_bytes()].concat()
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    extension_at(name).map_or_else(Vec::new, |_| compressed_name(name).into_owned())
+}
+
+/// The name of the file in a compressed one called `name`: `x.tar` for `x.tar.zst` and `x.tzst`.
+pub fn compressed_name(name: &[u8]) -> Cow<'_, [u8]> {
+    let Some((stem, extension)) = extension_at(name).and_then(|dot| name.split_at_checked(dot)) else {
+        return Cow::Borrowed(name);
+    };
+    match SHORT.iter().find(|(short, _)| extension.eq_ignore_ascii_case(short.as_bytes())) {
+        Some((_, long)) => Cow::Owned([stem, long.as_bytes()].concat()),
+        None => Cow::Borrowed(stem),
+    }
+}
+
+/// Where the last extension of a file called `name` begins, with its dot. A hidden file without more to its name has
+/// none.
+pub fn extension_at(name: &[u8]) -> Option<usize> {
+    name.iter().rposition(|&byte| byte == b'.').filter(|&dot| dot > 0)
 }
 
 /// Whether a file called `name` in a container with these options is a container too.

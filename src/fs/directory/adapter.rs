@@ -13,6 +13,7 @@ use fuser::{
 };
 
 use super::Directory;
+use super::flat::FlatEntry;
 use super::nodes::{Place, place};
 use super::outer::SOON;
 use crate::fs::daemon_id;
@@ -122,7 +123,8 @@ impl Filesystem for DirectorySession {
                     match me.find(parent, &name, uid) {
                         Ok(Some(attr)) => reply.entry(&me.keep(), &attr, GENERATION),
                         Ok(None) if me.containers.rules.is_flat() => match me.find_flat(parent, &name, uid) {
-                            Ok(Some(file)) => me.reply_flat(file, reply),
+                            Ok(Some(FlatEntry::File(file))) => me.reply_flat(file, reply),
+                            Ok(Some(FlatEntry::Archive(attr))) => reply.entry(&me.keep(), &attr, GENERATION),
                             Ok(None) => reply.entry(&SOON, &nothing, GENERATION),
                             Err(e) => reply.error(e),
                         },

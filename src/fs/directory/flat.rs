@@ -40,14 +40,18 @@ pub(super) struct Flat {
     /// By the number of the directory.
     directories: Recent<u64, Known>,
     /// By the number of the container, which differs for each version of it.
-    containers: Recent<u64, Option<Open>>,
+    containers: Recent<u64, Look>,
 }
 
-/// The files that a container shows, and their readers.
+/// How a container is shown.
 #[derive(Debug, Clone, Copy)]
-struct Open {
-    shown: Shown,
-    rights: Rights,
+pub(super) enum Look {
+    /// As these files; and their readers.
+    Files(Shown, Rights),
+    /// As the members of the archive that was compressed, under the name of that.
+    Archive,
+    /// As a directory, under its own name.
+    Tree,
 }
 
 /// The names in a directory.
@@ -62,6 +66,15 @@ impl Default for Flat {
         let (directories, containers) = (Recent::new(DIRECTORIES), Recent::new(CONTAINERS));
         Self { directories, containers }
     }
+}
+
+/// What has a name that no file has.
+#[derive(Debug)]
+pub(super) enum FlatEntry {
+    /// A file that stands for a container.
+    File(FlatFile),
+    /// The members of an archive.
+    Archive(FileAttr),
 }
 
 /// A file that stands for a container.
@@ -103,33 +116,29 @@ impl Directory {
         Ok(names)
     }
 
-    /// The files of the container `file`; `None` if it is shown as a directory. May open it: as it was `listed`, if it
-    /// is a file.
-    fn shown(
-        &self,
-        parent: u64,
-        file: &[u8],
-        seen: &Seen,
-        listed: Option<&Seen>,
-        below: &FlatNames,
-    ) -> Result<Option<Shown>> {
+    /// How the container `file` is shown. May open it: as it was `listed`, if it is a file.
+    fn shown(&self, parent: u64, file: &[u8], seen: &Seen, listed: Option<&Seen>, below: &FlatNames) -> Result<Look> {
         let number = self.state().nodes.number(&entry(parent, file, seen));
-        if let Some(shown) = self.flat.containers.get(&number) {
-            return Ok(shown.map(|open| open.shown));
+        if let Some(look) = self.flat.containers.get(&number) {
+            return Ok(look);
         }
-        let (Some(stem), Ok(parent)) = (below.stem(file), self.path(parent)) else { return Ok(None) };
+        let (Some(stem), Ok(parent)) = (below.stem(file), self.path(parent)) else { return Ok(Look::Tree) };
         let path = parent.join(OsStr::from_bytes(file));
-        let Some(opened) = self.containers.open_flat(&path, listed, stem)? else {
-            self.flat.containers.put(number, None);
-            return Ok(None);
+        let opened = match self.containers.open_flat(&path, listed, stem)? {
+            mirror::Look::Files(opened) => *opened,
+            other => {
+                let look = if matches!(other, mirror::Look::Archive) { Look::Archive } else { Look::Tree };
+                self.flat.containers.put(number, look);
+                return Ok(look);
+            }
         };
         let rights = self.who_may_read(&opened)?;
         let tree = Tree::charging(opened.container, OsStr::from_bytes(file), &self.containers.options.account)?;
-        let shown = mirror::shown(&tree, self.containers.rules.layout)?;
+        let look = Look::Files(mirror::shown(&tree, self.containers.rules.layout)?, rights);
         if opened.seen.version() == seen.version() {
-            self.flat.containers.put(number, Some(Open { shown, rights }));
+            self.flat.containers.put(number, look);
         }
-        Ok(Some(shown))
+        Ok(look)
     }
 
     /// Lists the directory `number`.
@@ -155,7 +164,7 @@ impl Directory {
         let at_once = if below.is_far() { mirror::FAR } else { 0 };
         parallel::in_order(at_once, entries, shown, |(name, kind, shown)| match (shown, flat.stem(&name)) {
             (None, _) => names.push(&name, 0, plain(kind)),
-            (Some(Ok(Some(shown))), Some(stem)) => {
+            (Some(Ok(Look::Files(shown, _))), Some(stem)) => {
                 rules.layout.suffixes().iter().zip(shown).try_for_each(|(suffix, file)| {
                     let ino = file.and_then(|file| u8::try_from(file.ino.0).ok());
                     let name = [stem, suffix.as_bytes()].concat();
@@ -166,32 +175,36 @@ impl Directory {
             (Some(Err(e)), _) if below.is_far() && is_out_of_reach(&e) => Err(e),
             // Whether it shows as files or as a directory cannot be determined now.
             (Some(Err(_)), _) => Ok(()),
+            (Some(Ok(Look::Archive)), Some(stem)) => names.push(stem, 0, Kind::Archive),
             _ => names.push(&name, 0, Kind::Tree),
         })?;
         names.flat = Some(flat);
         Ok(names)
     }
 
-    /// The file `name` of a container in `parent`; `None` if there is none.
-    pub(super) fn find_flat(&self, parent: u64, name: &OsStr, uid: u32) -> Result<Option<FlatFile>, Errno> {
+    /// What `name` is of a container in `parent`; `None` if there is none. Counts the look-up.
+    pub(super) fn find_flat(&self, parent: u64, name: &OsStr, uid: u32) -> Result<Option<FlatEntry>, Errno> {
         let below = self.below(parent)?;
         let flat = self.flat_names(parent, &below).map_err(|e| errno(&e))?;
         let Some((file, number)) = flat.find(name.as_bytes()) else { return Ok(None) };
         let Ok(seen) = stat_container(&below, OsStr::from_bytes(file)) else { return Ok(None) };
         let existing = |e: Error| Errno::from_i32(e.errno_of_existing());
         let shown = self.shown(parent, file, &seen, None, &flat).map_err(existing)?;
-        let Some(ShownFile { ino, .. }) = shown.and_then(|shown| shown.get(number).copied().flatten()) else {
-            return Ok(None);
+        let shown = match shown {
+            Look::Files(shown, _) => shown,
+            Look::Archive => return Ok(Some(FlatEntry::Archive(self.tell(parent, file, &seen, true, uid)))),
+            Look::Tree => return Ok(None),
         };
+        let Some(ShownFile { ino, .. }) = shown.get(number).copied().flatten() else { return Ok(None) };
         let number = self.state().nodes.tell(&entry(parent, file, &seen), seen.rights, uid, false);
         let slot = self.slot(number).ok_or(Errno::ENFILE).inspect_err(|_| self.forget(number, 1))?;
-        Ok(Some(FlatFile { slot, number, ino }))
+        Ok(Some(FlatEntry::File(FlatFile { slot, number, ino })))
     }
 
-    /// Whether the container `file` in `parent` is shown as files, and not as a directory.
-    pub(super) fn is_flat(&self, parent: u64, file: &OsStr, seen: &Seen, below: &Below) -> Result<bool> {
+    /// Whether the container `file` in `parent` is shown as a directory of this name.
+    pub(super) fn is_tree(&self, parent: u64, file: &OsStr, seen: &Seen, below: &Below) -> Result<bool> {
         let flat = self.flat_names(parent, below)?;
-        Ok(self.shown(parent, file.as_bytes(), seen, None, &flat)?.is_some())
+        Ok(matches!(self.shown(parent, file.as_bytes(), seen, None, &flat)?, Look::Tree))
     }
 
     /// The name of the container at `path` in the directory `parent`, without a suffix.
@@ -225,13 +238,15 @@ impl Directory {
     /// require decoding, or opening the container again, are computed on demand. Counts the look-up.
     pub(super) fn tell_flat(&self, parent: u64, file: &[u8], seen: &Seen, ino: Ino, uid: u32) -> (FileAttr, Duration) {
         let number = self.state().nodes.tell(&entry(parent, file, seen), seen.rights, uid, false);
-        let open = self.flat.containers.get(&number).flatten();
-        let rights = open.map_or(seen.rights, |open| open.rights);
-        if open.is_some() {
-            self.state().nodes.tell_readers(number, rights);
-        }
+        let (shown, rights) = match self.flat.containers.get(&number) {
+            Some(Look::Files(shown, rights)) => {
+                self.state().nodes.tell_readers(number, rights);
+                (Some(shown), rights)
+            }
+            _ => (None, seen.rights),
+        };
         let attributes = self.attributes(rights, Numbering { root: number, base: number });
-        let known = open.and_then(|open| open.shown.into_iter().flatten().find(|file| file.ino == ino)?.attr);
+        let known = shown.and_then(|shown| shown.into_iter().flatten().find(|file| file.ino == ino)?.attr);
         let unknown = || (attributes.unknown(ino, tree::Kind::File), Duration::ZERO);
         known.map_or_else(unknown, |attr| (attributes.attr(&attr), self.keep()))
     }

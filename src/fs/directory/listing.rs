@@ -114,7 +114,7 @@ impl Directory {
                 Kind::Dir => (false, FileType::Directory, 0),
                 Kind::File => (false, FileType::RegularFile, 0),
                 Kind::Other(native) => (false, kind(native), 0),
-                Kind::Tree => (true, FileType::Directory, 0),
+                Kind::Tree | Kind::Archive => (true, FileType::Directory, 0),
                 Kind::Flat(ino) => (true, FileType::RegularFile, ino),
             };
             let identity = if is_tree {
@@ -144,11 +144,12 @@ impl Directory {
                 return reply.add(INodeNo(dots), next, name, &SOON, &attr, GENERATION);
             };
             // Removed meanwhile.
-            let is_container = matches!(entry.kind, Kind::Tree | Kind::Flat(_));
+            let is_tree = matches!(entry.kind, Kind::Tree | Kind::Archive);
+            let is_container = is_tree || matches!(entry.kind, Kind::Flat(_));
             let Ok(seen) = seen_at(below, entry.file, is_container) else { return false };
             let (attr, keep) = match entry.kind {
                 Kind::Flat(ino) => self.tell_flat(number, entry.file, &seen, Ino(ino.into()), uid),
-                kind => (self.tell(number, entry.file, &seen, kind == Kind::Tree, uid), self.keep()),
+                _ => (self.tell(number, entry.file, &seen, is_tree, uid), self.keep()),
             };
             let is_full = reply.add(attr.ino, next, name, &keep, &attr, GENERATION);
             if is_full {

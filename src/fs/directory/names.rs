@@ -54,6 +54,8 @@ pub(super) enum Kind {
     Other(FileType),
     /// The tree of a container.
     Tree,
+    /// The tree of a compressed archive, named as the archive.
+    Archive,
     /// A file that stands for a container, and its inode in the tree of that.
     Flat(u8),
 }
@@ -157,7 +159,7 @@ impl Names {
         let start = usize::try_from(start).ok()?;
         let name = self.bytes.get(start..start + usize::from(len))?;
         let file = match (kind, &self.flat) {
-            (Kind::Flat(_), Some(flat)) => flat.find(name)?.0,
+            (Kind::Flat(_) | Kind::Archive, Some(flat)) => flat.find(name)?.0,
             _ => name.get(..name.len() - usize::from(added))?,
         };
         Some(Listed { name, file, kind })

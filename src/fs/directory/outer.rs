@@ -115,9 +115,9 @@ impl Directory {
             Target::Tree(file) => (file, true),
         };
         match seen_at(&below, file, is_tree) {
-            Ok(seen) if is_tree && rules.is_flat() => match self.is_flat(parent, name, &seen, &below) {
-                Ok(true) => Ok(None),
-                Ok(false) => Ok(Some(self.tell(parent, file, &seen, is_tree, uid))),
+            Ok(seen) if is_tree && rules.is_flat() => match self.is_tree(parent, name, &seen, &below) {
+                Ok(false) => Ok(None),
+                Ok(true) => Ok(Some(self.tell(parent, file, &seen, is_tree, uid))),
                 Err(e) => Err(Errno::from_i32(e.errno_of_existing())),
             },
             Ok(seen) => Ok(Some(self.tell(parent, file, &seen, is_tree, uid))),
@@ -129,7 +129,7 @@ impl Directory {
     /// The attributes of an entry for a reply to the kernel; counts the look-up.
     pub(super) fn tell(&self, parent: u64, name: &[u8], seen: &Seen, is_tree: bool, uid: u32) -> FileAttr {
         let entry = Entry { parent, name, is_tree, identity: identity(seen, is_tree), is_flat: false };
-        let may_go = if is_tree { !self.containers.rules.shows_file() } else { seen.kind != Native::Directory };
+        let may_go = if is_tree { !self.containers.rules.renames_trees() } else { seen.kind != Native::Directory };
         let number = self.state().nodes.tell(&entry, seen.rights, uid, may_go);
         self.attr(number, seen, is_tree)
     }

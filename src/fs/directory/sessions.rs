@@ -17,7 +17,7 @@ use crate::fs::killed::Killed;
 use crate::fs::shared::{Decoder, Shared};
 use crate::fs::source_watch::Watch;
 use crate::limits::Charge;
-use crate::mirror::Opened;
+use crate::mirror::{Look, Opened};
 use crate::tree::{Numbers, ROOT, Tree};
 
 /// Maximum number of open containers that are not in use.
@@ -67,8 +67,8 @@ impl Directory {
             Some(parsed) => parsed,
             None if is_flat => {
                 let (charge, stem) = (self.charge()?, self.flat_stem(parent, &path)?);
-                let opened = self.containers.open_flat(&path, None, &stem)?.ok_or_else(stale)?;
-                self.with_tree(opened, &path, charge)?
+                let Look::Files(opened) = self.containers.open_flat(&path, None, &stem)? else { return Err(stale()) };
+                self.with_tree(*opened, &path, charge)?
             }
             None => self.parsed(&path, self.charge()?)?,
         };

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::mounts::{Mounted, can_mount, fzmfs, run, sh};
+use crate::support::mounts::{Mounted, can_mount, fzmfs, run, sh, wait_until};
 
 /// Makes `source`, `x.tar` of it and `want`, which tar has extracted.
 const MAKE: &str = r#"
@@ -86,17 +86,71 @@ fn the_layout_plain_shows_members_where_the_compressed_archive_is_and_leaves_oth
     let source = dir.join("files");
     fs::create_dir(&source).unwrap();
     let archive = fs::read(dir.join("x.tar")).unwrap();
-    fs::write(source.join("x.tar.zst"), zstd(&archive)).unwrap();
-    fs::write(source.join("y.tar"), &archive).unwrap();
-    fs::write(source.join("z.tar.zst"), zstd(b"no archive")).unwrap();
-    fs::write(source.join("log.txt.zst"), zstd(b"a line\n")).unwrap();
+    let compressed = zstd(&archive);
+    for (name, bytes) in [
+        ("x.tar.zst", &compressed[..]),
+        ("short.tzst", &compressed),
+        ("y.tar.zst", &compressed),
+        ("y.tar", &archive),
+        ("z.tar.zst", &zstd(b"no archive")),
+        ("broken.tar.zst", b"no stream"),
+        ("log.txt.zst", &zstd(b"a line\n")),
+    ] {
+        fs::write(source.join(name), bytes).unwrap();
+    }
+    fs::copy(source.join("x.tar.zst"), source.join("X.TAR.ZST")).unwrap();
     mount(&mounted, &source, &["-o", "layout=plain"]);
-    assert_eq!(sh(&mounted.point, "ls"), "log.txt\nx.tar.zst\ny.tar\nz.tar.zst\n");
-    assert_eq!(listed(&mounted.path("x.tar.zst")), listed(&dir.join("want")));
-    sh(&dir, &format!("diff -r --no-dereference {} want", mounted.path("x.tar.zst").display()));
+    let names = "X.TAR\nbroken.tar.zst\nlog.txt\nshort.tar\nx.tar\ny.tar\ny.tar.zst\nz.tar\n";
+    assert_eq!(sh(&mounted.point, "LC_ALL=C ls"), names);
+    for name in ["x.tar", "X.TAR", "short.tar", "y.tar.zst"] {
+        assert_eq!(listed(&mounted.path(name)), listed(&dir.join("want")), "{name}");
+        sh(&dir, &format!("diff -r --no-dereference {} want", mounted.path(name).display()));
+    }
+    for hidden in ["x.tar.zst", "short.tzst", "z.tar.zst", "log.txt.zst", "broken.tar"] {
+        assert!(!mounted.path(hidden).exists(), "{hidden}");
+    }
     assert!(fs::read(mounted.path("y.tar")).unwrap() == archive);
-    assert!(fs::read_to_string(mounted.path("z.tar.zst/error.txt")).unwrap().contains("unrecognized format"));
+    assert!(fs::read_to_string(mounted.path("z.tar/error.txt")).unwrap().contains("unrecognized format"));
+    assert!(mounted.path("broken.tar.zst/error.txt").is_file());
     assert_eq!(fs::read(mounted.path("log.txt")).unwrap(), b"a line\n");
+    // A link among the members leads to a member, whatever is called like that around the archive.
+    assert_eq!(fs::read(mounted.path("x.tar/a/b/up")).unwrap(), b"text\n");
+    // New archives are seen, and gone ones not.
+    fs::rename(source.join("x.tar.zst"), source.join("new.tar.zst")).unwrap();
+    wait_until("the new name", || mounted.path("new.tar/hard").is_file() && !mounted.path("x.tar").exists());
+}
+
+#[test]
+fn the_layout_plain_of_one_file_is_that_file_or_the_directory_of_the_archive() {
+    if !can_mount() {
+        return;
+    }
+    let (mounted, dir) = made();
+    let text = fs::read(dir.join("want/a/b/numbers")).unwrap();
+    // Without the size of the content.
+    let stream = zstd::encode_all(&*text, 1).unwrap();
+    fs::write(dir.join("numbers.csv.zst"), stream).unwrap();
+    fs::write(dir.join("x.tar.zst"), zstd(&fs::read(dir.join("x.tar")).unwrap())).unwrap();
+    sh(&dir, "touch -d '2001-02-03 04:05:06' numbers.csv.zst");
+    mount(&mounted, &dir.join("numbers.csv.zst"), &["-o", "layout=plain"]);
+    assert_eq!(sh(&mounted.point, "find . -mindepth 1 -printf '%y %p\n'"), "f ./numbers.csv\n");
+    assert_eq!(sh(&mounted.point, "stat -c '%s %Y %a' *"), format!("{} 981173106 444\n", text.len()));
+    assert!(fs::read(mounted.path("numbers.csv")).unwrap() == text);
+    sh(&mounted.point, "tail -n 1 numbers.csv | grep -qx 200000");
+    let unmount = || assert!(run(fzmfs().arg("umount").arg(&mounted.point)).status.success());
+    unmount();
+
+    mount(&mounted, &dir.join("x.tar.zst"), &["-o", "layout=plain"]);
+    assert_eq!(sh(&mounted.point, "ls"), "x.tar\n");
+    assert_eq!(listed(&mounted.path("x.tar")), listed(&dir.join("want")));
+    unmount();
+
+    // What is no compressed file has its tree as ever.
+    let array = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/blosc2/n05_5d_f4.b2nd");
+    let mut command = fzmfs();
+    let output = run(command.arg("mount").arg(&array).arg(&mounted.point).args(["-o", "layout=plain"]));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("layout= has no effect"), "{output:?}");
+    assert!(mounted.path("data.npy").is_file());
 }
 
 #[test]

@@ -285,15 +285,16 @@ fn a_compressed_file_is_the_file_that_it_was() {
     assert!(fs::read(tree.path("log.txt")).unwrap() == text);
     assert_eq!(fs::metadata(tree.path("log.txt")).unwrap().len(), text.len() as u64);
     assert!(fs::read(tree.path("table.bin")).unwrap() == cat(&tree.source.join("table.bin.zxc"), "data.raw"));
-    // A name that is taken is not hidden; what is no stream is a directory, as is a container in one.
+    // A name that is taken is not hidden: the other file keeps its own. What is no stream is a directory, as is a
+    // container in one.
     assert_eq!(fs::read(tree.path("sub/taken.txt")).unwrap(), b"mine");
-    assert!(fs::read(tree.path("sub/taken.txt~2")).unwrap() == text);
+    assert!(fs::read(tree.path("sub/taken.txt.zst")).unwrap() == text);
     for name in ["n05.b2nd/data.npy", "field.b2nd.zst/field.b2nd/data.npy", "broken.fzm/error.txt"] {
         assert!(tree.path(name).is_file(), "{name}");
     }
     // As programs see it: each datum once.
     let hits = sh(&tree.mounted.point, "grep -rl 'a line of a log' . | sort");
-    assert_eq!(hits, "./log.txt\n./sub/taken.txt~2\n");
+    assert_eq!(hits, "./log.txt\n./sub/taken.txt.zst\n");
     assert!(!tree.path("log.txt.zst").exists() && tree.is_alive());
 }
 
