@@ -185,7 +185,11 @@ impl SharedCheck {
             drop(state);
             let me = self.clone();
             // The continuations get the result.
-            let _ = while_wanted(move || me.lock().is_awaited(), || self.run());
+            let is_awaited = move || {
+                me.end_unwanted();
+                me.lock().is_awaited()
+            };
+            let _ = while_wanted(is_awaited, || self.run());
         }
     }
 
@@ -211,16 +215,31 @@ impl SharedCheck {
         let parked = std::mem::take(&mut state.parked);
         drop(state);
         for (then, wanted) in parked {
-            let outcome = outcome.clone();
-            if catch_unwind(AssertUnwindSafe(|| wanted::during(wanted, || then(outcome)))).is_err() {
-                tracing::error!("a continuation of a checksum panicked");
-            }
+            go_on(then, wanted, outcome.clone());
         }
         outcome
     }
 
+    /// Ends the continuations that are not wanted any more.
+    fn end_unwanted(&self) {
+        let is_unwanted = |(_, wanted): &(Then, Option<Wanted>)| wanted.as_ref().is_some_and(Wanted::is_given_up);
+        let mut state = self.lock();
+        let unwanted: Vec<_> = state.parked.extract_if(.., |parked| is_unwanted(parked)).collect();
+        drop(state);
+        for (then, wanted) in unwanted {
+            go_on(then, wanted, Err(wanted::given_up()));
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs a continuation.
+fn go_on(then: Then, wanted: Option<Wanted>, outcome: Result<()>) {
+    if catch_unwind(AssertUnwindSafe(|| wanted::during(wanted, || then(outcome)))).is_err() {
+        tracing::error!("a continuation of a checksum panicked");
     }
 }
 

@@ -88,10 +88,12 @@ impl Offload {
         Arc::new(Self { metadata, opening, passed, cache, checks, turns: Mutex::default() })
     }
 
-    /// For metadata on a server: its waiting requests are registered in `waits`.
-    pub(super) fn expect_waits(self: &Arc<Self>, waits: &Waits) {
-        self.metadata.set_workers(FAR);
-        self.opening.set_workers(FAR);
+    /// For requests that may wait for long, and are registered in `waits`; `is_far`: for a server.
+    pub(super) fn expect_waits(self: &Arc<Self>, waits: &Waits, is_far: bool) {
+        if is_far {
+            self.metadata.set_workers(FAR);
+            self.opening.set_workers(FAR);
+        }
         let me = Arc::downgrade(self);
         waits.on_given_up(move || me.upgrade().iter().for_each(|offload| offload.end_unwanted()));
     }

@@ -139,7 +139,7 @@ fn container_parts(request: &MountOptions, container: &Arc<dyn Container>) -> Re
     let is_far = killed.as_ref().is_some_and(Killed::is_far);
     let waits = killed.is_some().then_some(waits);
     if let Some(waits) = &waits {
-        offload.expect_waits(waits);
+        offload.expect_waits(waits, is_far);
     }
     let attributes = AttrBuilder::new(request.owner, Numbering::default());
     let attributes = if is_far { attributes.far() } else { attributes };
@@ -164,8 +164,8 @@ fn directory_parts(request: &MountOptions, containers: Containers) -> Result<Par
     let directory = Directory::new(containers, request, cache, offload, activity.clone(), seed).map_err(refused)?;
     let (ended, ends) = sys::pipe().map_err(refused)?;
     let end = ended.try_clone().map_err(refused)?;
-    let waits = directory.waits();
-    let is_far = waits.is_some();
+    let (waits, is_far) = directory.waits();
+    let waits = Some(waits);
     let session = DirectorySession::new(directory.clone());
     // Until the session ends: then this is readable, and stays so.
     let watch = Box::new(move |notifier: &Notifier| directory.watch(notifier, &end));

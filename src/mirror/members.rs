@@ -8,19 +8,26 @@ use crate::format::{Arrays, BlobRef, Check, Container, Enclosed, Entry, Info, No
 use crate::source::Source;
 
 /// `container`; with an archive in its stream, the members of that.
-pub(super) fn members(container: Arc<dyn Container>) -> Arc<dyn Container> {
+///
+/// # Errors
+/// As [`Container::entries`], if that may be transient.
+pub(super) fn members(container: Arc<dyn Container>) -> Result<Arc<dyn Container>> {
     if !container.lists_by_decoding() {
-        return container;
+        return Ok(container);
     }
-    // One that cannot be listed is shown as it is.
-    let archive = container.entries().unwrap_or_default().into_iter().find_map(|entry| match entry.node {
+    let entries = match container.entries() {
+        // One that cannot be listed is shown as it is.
+        Err(e) if e.is_lasting() => Vec::new(),
+        entries => entries?,
+    };
+    let archive = entries.into_iter().find_map(|entry| match entry.node {
         Node::Container(inner) => Some(inner),
         _ => None,
     });
-    match archive {
+    Ok(match archive {
         Some(archive) => Arc::new(Members { outer: container, archive }),
         None => container,
-    }
+    })
 }
 
 /// The archive in the stream of a container.

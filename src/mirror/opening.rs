@@ -102,7 +102,7 @@ impl Containers {
         let threads = self.options.threads.renewed();
         let options = Options { verify, pieces, threads: threads.clone(), ..self.options.clone() };
         let (container, error) = format::open_or_explain(&input, &options)?;
-        let container = if self.rules.layout == Layout::Plain { members(container) } else { container };
+        let container = if self.rules.layout == Layout::Plain { members(container)? } else { container };
         Ok(Opened { container, input, seen, checks, threads, error })
     }
 

@@ -45,33 +45,6 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Reads all headers of the archive `source`. Ends at a broken one. `is_dir` tells whether a node of this name is
-    /// shown as a directory.
-    ///
-    /// # Errors
-    /// Fails if a header cannot be read now, or the account is exhausted.
-    pub(super) fn read(source: &Arc<Source>, account: &Account, is_dir: IsDir<'_>) -> Result<Self> {
-        let mut building = Building::new(account, is_dir)?;
-        let mut members = Members::from(source, FileOffset(0));
-        loop {
-            match members.next() {
-                Ok(Some(member)) => building.add(&member)?,
-                Ok(None) => break,
-                Err(e) if e.is_lasting() => {
-                    building.index.damage = Some(e);
-                    break;
-                }
-                Err(e) => return Err(e),
-            }
-        }
-        let end = members.end();
-        if building.index.damage.is_none() && end > source.len() {
-            let (need, have) = (end, source.len());
-            building.index.damage = Some(Error::new(Kind::Truncated { need, have }, "archive"));
-        }
-        building.finish()
-    }
-
     /// How many nodes there are.
     pub(super) fn nodes(&self) -> usize {
         self.nodes.len()
@@ -120,21 +93,70 @@ impl Index {
 /// Whether a node of this name is shown as a directory.
 type IsDir<'a> = &'a dyn Fn(&Node, &[u8]) -> bool;
 
+/// A walk over the headers of an archive, which may be given up and go on later.
+pub(super) struct Walk {
+    source: Arc<Source>,
+    members: Members,
+    building: Building,
+}
+
+impl Walk {
+    /// At the beginning of the archive `source`.
+    ///
+    /// # Errors
+    /// Fails if the account is exhausted.
+    pub(super) fn new(source: &Arc<Source>, account: &Account) -> Result<Self> {
+        let (source, members) = (Arc::clone(source), Members::from(source, FileOffset(0)));
+        Ok(Self { source, members, building: Building::new(account)? })
+    }
+
+    /// Reads all further headers. Ends at a broken one. `is_dir` tells whether a node of this name is shown as a
+    /// directory.
+    ///
+    /// # Errors
+    /// Fails if a header cannot be read now: the walk can go on from there. Fails if the account is exhausted.
+    pub(super) fn run(&mut self, is_dir: IsDir<'_>) -> Result<()> {
+        loop {
+            match self.members.next() {
+                Ok(Some(member)) => self.building.add(&member, is_dir)?,
+                Ok(None) => break,
+                Err(e) if e.is_lasting() => {
+                    self.building.index.damage = Some(e);
+                    break;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        let (need, have) = (self.members.end(), self.source.len());
+        if self.building.index.damage.is_none() && need > have {
+            self.building.index.damage = Some(Error::new(Kind::Truncated { need, have }, "archive"));
+        }
+        Ok(())
+    }
+
+    /// What it has found.
+    ///
+    /// # Errors
+    /// Fails if the account is exhausted.
+    pub(super) fn finish(self) -> Result<Index> {
+        self.building.finish()
+    }
+}
+
 /// An index that is being made.
-struct Building<'a> {
+struct Building {
     index: Index,
-    is_dir: IsDir<'a>,
     by_name: HashIndex,
     /// The directory of the last member, and its path.
     last: (Vec<u8>, u32),
 }
 
-impl<'a> Building<'a> {
-    fn new(account: &Account, is_dir: IsDir<'a>) -> Result<Self> {
+impl Building {
+    fn new(account: &Account) -> Result<Self> {
         let (names, targets) = (Text::new(account, WHAT), Text::new(account, WHAT));
         let nodes = Records::new(account, WHAT);
         let index = Index { nodes, names, targets, members: 0, left_out: 0, bytes: 0, damage: None };
-        let mut building = Self { index, is_dir, by_name: HashIndex::new(account), last: (Vec::new(), ROOT) };
+        let mut building = Self { index, by_name: HashIndex::new(account), last: (Vec::new(), ROOT) };
         building.index.nodes.push(Node::new(ROOT, NodeKind::Dir).encode())?;
         building.index.names.push(b"")?;
         Ok(building)
@@ -148,16 +170,16 @@ impl<'a> Building<'a> {
     }
 
     /// Adds a member.
-    fn add(&mut self, member: &Member) -> Result<()> {
+    fn add(&mut self, member: &Member, is_dir: IsDir<'_>) -> Result<()> {
         self.index.members = self.index.members.saturating_add(1);
-        if !self.place(member)? {
+        if !self.place(member, is_dir)? {
             self.index.left_out = self.index.left_out.saturating_add(1);
         }
         Ok(())
     }
 
     /// Puts a member into the tree; returns whether it is shown there.
-    fn place(&mut self, member: &Member) -> Result<bool> {
+    fn place(&mut self, member: &Member, is_dir: IsDir<'_>) -> Result<bool> {
         let Member { name, link, what, .. } = member;
         let kind = match what {
             What::Other => return Ok(false),
@@ -171,7 +193,7 @@ impl<'a> Building<'a> {
             // The directory itself: `./`.
             return if kind == NodeKind::Dir { self.describe(ROOT, member).map(|()| true) } else { Ok(false) };
         };
-        let Some(parent) = self.directory(above)? else { return Ok(false) };
+        let Some(parent) = self.directory(above, is_dir)? else { return Ok(false) };
         let mut node = Node { mode: member.mode, mtime: member.mtime, len: member.len, ..Node::new(parent, kind) };
         match kind {
             NodeKind::Dir => node.len = 0,
@@ -191,20 +213,20 @@ impl<'a> Building<'a> {
                 }
             }
         }
-        self.put(node, own)
+        self.put(node, own, is_dir)
     }
 
     /// Puts `node` into its directory, under `name`; returns whether it is shown there.
-    fn put(&mut self, node: Node, name: &[u8]) -> Result<bool> {
-        let Some(number) = self.find(node.parent, name) else { return self.append(node, name).map(|_| true) };
+    fn put(&mut self, node: Node, name: &[u8], is_dir: IsDir<'_>) -> Result<bool> {
+        let Some(number) = self.find(node.parent, name) else { return self.append(node, name, is_dir).map(|_| true) };
         let Some(there) = self.index.node(number) else { return Ok(false) };
-        let is_dir = |node: &Node| node.kind == NodeKind::Dir;
-        let is_shown_as_dir = |node: &Node| u64::from((self.is_dir)(node, name));
+        let is_member_dir = |node: &Node| node.kind == NodeKind::Dir;
+        let is_shown_as_dir = |node: &Node| u64::from(is_dir(node, name));
         let is_empty = halves(there.at).0 == NONE;
-        if is_dir(&there) && is_dir(&node) {
+        if is_member_dir(&there) && is_member_dir(&node) {
             return self.index.set(number, &Node { mode: node.mode, mtime: node.mtime, ..there }).map(|()| true);
         }
-        if is_dir(&there) && !is_empty {
+        if is_member_dir(&there) && !is_empty {
             return Ok(false);
         }
         self.last = (Vec::new(), ROOT);
@@ -218,7 +240,7 @@ impl<'a> Building<'a> {
     }
 
     /// Adds `node` as the last child of its directory; returns its number.
-    fn append(&mut self, node: Node, name: &[u8]) -> Result<u32> {
+    fn append(&mut self, node: Node, name: &[u8], is_dir: IsDir<'_>) -> Result<u32> {
         let (value, limit) = (to_u64(self.index.nodes.len()), u64::from(NONE).saturating_sub(1));
         let number = u32::try_from(value).ok().filter(|&number| number < NONE);
         let number = number.ok_or_else(|| Error::new(Kind::TooLarge { value, limit }, WHAT))?;
@@ -231,7 +253,7 @@ impl<'a> Building<'a> {
         if let Some(before) = self.index.node(last) {
             self.index.set(last, &Node { next: number, ..before })?;
         }
-        dir.len = dir.len.saturating_add(u64::from((self.is_dir)(&node, name)));
+        dir.len = dir.len.saturating_add(u64::from(is_dir(&node, name)));
         dir.at = pair(if first == NONE { number } else { first }, number);
         self.index.set(node.parent, &dir)?;
         Ok(number)
@@ -244,7 +266,7 @@ impl<'a> Building<'a> {
     }
 
     /// The directory at `path`, made if it is missing; `None` if there is something else, or it would be too deep.
-    fn directory(&mut self, path: &[u8]) -> Result<Option<u32>> {
+    fn directory(&mut self, path: &[u8], is_dir: IsDir<'_>) -> Result<Option<u32>> {
         if self.last.0 == path {
             return Ok(Some(self.last.1));
         }
@@ -259,7 +281,7 @@ impl<'a> Building<'a> {
             at = match self.find(at, name) {
                 Some(number) if self.index.node(number).is_some_and(|node| node.kind == NodeKind::Dir) => number,
                 Some(_) => return Ok(None),
-                None => self.append(Node::new(at, NodeKind::Dir), name)?,
+                None => self.append(Node::new(at, NodeKind::Dir), name, is_dir)?,
             };
         }
         self.last = (path.to_vec(), at);
@@ -305,15 +327,47 @@ fn tail(path: &[u8]) -> usize {
 #[cfg(test)]
 #[allow(clippy::arithmetic_side_effects, clippy::as_conversions, reason = "a test fails by panicking")]
 mod tests {
-    use super::super::tar_blocks::{entry, header};
+    use super::super::tar_blocks::{entry, header, member, pax};
     use super::*;
+    use crate::wanted::{Wanted, is_given_up};
+
+    fn read(source: &Arc<Source>, account: &Account, is_dir: IsDir<'_>) -> Result<Index> {
+        let mut walk = Walk::new(source, account)?;
+        walk.run(is_dir)?;
+        walk.finish()
+    }
+
+    #[test]
+    fn a_walk_that_was_given_up_goes_on_where_it_was() {
+        let (long, content) = ("n".repeat(200), [7; 64 << 10]);
+        let bytes = [
+            member("a", b'0', &content),
+            pax(b'x', &[("path", &long)]),
+            member("b", b'0', &content),
+            member("c", b'0', &content),
+        ];
+        let (source, account) = (Source::from_bytes(bytes.concat()), Account::new(1 << 20, 0));
+        let mut walk = Walk::new(&source, &account).unwrap();
+        let wanted = Wanted::default();
+        let none: IsDir<'_> = &|_, _| false;
+        // Given up while the second member is read.
+        let first = walk.members.next().unwrap().unwrap();
+        walk.building.add(&first, none).unwrap();
+        wanted.give_up();
+        assert!(is_given_up(&wanted.within(|| walk.run(none)).unwrap_err()));
+        walk.run(none).unwrap();
+        let index = walk.finish().unwrap();
+        let found: Vec<_> = index.children(ROOT).map(|(number, _)| index.name(number).to_vec()).collect();
+        assert_eq!(found, ["a", &long, "c"].map(|name| name.as_bytes().to_vec()));
+        assert_eq!(index.members, 3);
+    }
 
     #[test]
     fn many_members_stay_within_the_account() {
         const COUNT: usize = 40_000;
         let bytes: Vec<u8> = (0..COUNT).flat_map(|i| entry(&format!("dir/{i:07}.txt"), b'0', "")).collect();
         let source = Source::from_bytes(bytes);
-        let read = |account: &Account| Index::read(&source, account, &|_, _| false);
+        let read = |account: &Account| read(&source, account, &|_, _| false);
         for (memory, disk) in [(64 << 20, 0), (0, 64 << 20)] {
             let account = Account::new(memory, disk);
             let index = read(&account).unwrap();
@@ -343,7 +397,7 @@ mod tests {
             (vec![dir("a"), file("a"), dir("a/"), file("a/b")], 1),
         ] {
             let source = Source::from_bytes(members.concat());
-            let index = Index::read(&source, &Account::new(1 << 20, 0), &is_dir).unwrap();
+            let index = read(&source, &Account::new(1 << 20, 0), &is_dir).unwrap();
             assert_eq!(index.node(ROOT).unwrap().len, count);
         }
     }

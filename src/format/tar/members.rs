@@ -97,9 +97,14 @@ impl Members {
     /// The next member; `None` at the end of the archive.
     ///
     /// # Errors
-    /// Fails if a header is broken, or cannot be read.
+    /// Fails if a header is broken, or cannot be read; the next call tries again.
     pub(super) fn next(&mut self) -> Result<Option<Member>> {
         let first = self.next;
+        self.read(first).inspect_err(|_| self.next = first)
+    }
+
+    /// The next member, whose first header is at `first`.
+    fn read(&mut self, first: FileOffset) -> Result<Option<Member>> {
         let mut extended = Extended::default();
         loop {
             let at = self.next;

@@ -28,7 +28,7 @@ use std::ffi::OsStr;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
 
@@ -37,12 +37,13 @@ use crate::error::{Error, Kind, Result};
 use crate::once::Once;
 use crate::recent::Recent;
 use crate::source::Source;
+use crate::wanted::is_given_up;
 
 use super::nested::{self, Bytes, Inner};
 use super::{Check, Container, Content, Directory, Entry, File, FileExtent, Format, Info, Input, Options};
 use dir::MemberDir;
 use header::{BLOCK, Dialect, Header};
-use index::{Index, ROOT};
+use index::{Index, ROOT, Walk};
 use members::{Member, Members};
 use node::{Node, NodeKind};
 use sparse::Sparse;
@@ -75,8 +76,8 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let block = source.get(FileOffset(0), BLOCK, "header")?;
     let version = if is_zero(&block) { "empty" } else { version(&Header::parse(&block, FileOffset(0))?) };
     let (content, options) = (input.content.clone(), options.clone());
-    let (index, open) = (Once::new(), Recent::new(OPEN));
-    Ok(Arc::new(Tar(Arc::new(Archive { source, content, options, version, index, open }))))
+    let (index, walk, open) = (Once::new(), Mutex::default(), Recent::new(OPEN));
+    Ok(Arc::new(Tar(Arc::new(Archive { source, content, options, version, index, walk, open }))))
 }
 
 /// The dialect of the archive.
@@ -99,6 +100,8 @@ struct Archive {
     options: Options,
     version: &'static str,
     index: Once<Index>,
+    /// The walk for it, if it was given up.
+    walk: Mutex<Option<Walk>>,
     /// The containers among the members that were in use last.
     open: Recent<u32, Arc<Inner>>,
 }
@@ -107,7 +110,17 @@ impl Archive {
     /// The tree of the members; reads all headers the first time.
     fn index(&self) -> Result<&Index> {
         self.index.get(|| {
-            let index = Index::read(&self.source, &self.options.account, &|node, name| self.is_dir(node, name))?;
+            let mut walk = match self.walk.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                Some(walk) => walk,
+                None => Walk::new(&self.source, &self.options.account)?,
+            };
+            if let Err(e) = walk.run(&|node, name| self.is_dir(node, name)) {
+                if is_given_up(&e) {
+                    *self.walk.lock().unwrap_or_else(PoisonError::into_inner) = Some(walk);
+                }
+                return Err(e);
+            }
+            let index = walk.finish()?;
             if let Some(damage) = &index.damage {
                 tracing::warn!("{}: {}", self.source.path().display(), damage.explain());
             }

@@ -68,9 +68,16 @@ impl DirectorySession {
         }
     }
 
-    /// As [`Waits::enter`](crate::fs::killed::Waits::enter), if the directory is on a server.
-    fn asked(&self, request: &Request) -> Option<Entered> {
-        self.me.waits.as_ref().map(|waits| waits.enter(request.pid()))
+    /// As [`Waits::enter`](crate::fs::killed::Waits::enter), if a call may wait for long: for a server, or until a
+    /// stream is decoded.
+    fn asked(&self, request: &Request, to: &To) -> Option<Entered> {
+        let may_wait = match to {
+            _ if self.me.is_far => true,
+            // To show containers as files, they are opened.
+            To::Outer(_) => self.me.containers.rules.is_flat(),
+            To::Container(slot, _) => self.open_session(*slot).is_none_or(|session| session.shared().killed.is_some()),
+        };
+        may_wait.then(|| self.me.waits.enter(request.pid()))
     }
 
     /// The session in `slot`, if it is open.
@@ -88,7 +95,7 @@ impl Filesystem for DirectorySession {
             | InitFlags::FUSE_AUTO_INVAL_DATA
             | InitFlags::FUSE_ASYNC_DIO;
         // The server's listing has the attributes already: no need to look entries up again.
-        let unwanted = if self.me.waits.is_some() { InitFlags::FUSE_READDIRPLUS_AUTO } else { InitFlags::empty() };
+        let unwanted = if self.me.is_far { InitFlags::FUSE_READDIRPLUS_AUTO } else { InitFlags::empty() };
         for flag in wanted.difference(unwanted).iter() {
             // Older kernels lack some of these; they are optional.
             config.add_capabilities(flag).ok();
@@ -97,7 +104,7 @@ impl Filesystem for DirectorySession {
         self.me.reads_directly.store(is_mappable, Ordering::Relaxed);
         // Fails only for 0.
         config.set_max_background(BACKGROUND).ok();
-        if self.me.waits.is_some() {
+        if self.me.is_far {
             // As for one container.
             config.set_max_readahead(PAGE).ok();
         }
@@ -105,14 +112,15 @@ impl Filesystem for DirectorySession {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", parent = parent.0, ?name, "lookup");
         self.me.activity.request();
         if name.len() > NAME_MAX as usize {
             return reply.error(Errno::ENAMETOOLONG);
         }
         let name = name.to_owned();
-        match self.content(parent) {
+        let to = self.content(parent);
+        let _asked = self.asked(request, &to);
+        match to {
             To::Container(slot, dir) => self.me.enter(slot, move |session| match session {
                 Ok(session) => session.look_up(dir, &name, reply),
                 Err(e) => reply.error(e),
@@ -142,10 +150,11 @@ impl Filesystem for DirectorySession {
     }
 
     fn getattr(&self, request: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "getattr");
         self.me.activity.request();
-        match self.entry(ino) {
+        let to = self.entry(ino);
+        let _asked = self.asked(request, &to);
+        match to {
             To::Container(slot, inner) => self.me.enter(slot, move |session| match session {
                 Ok(session) => session.attributes(inner, reply),
                 Err(e) => reply.error(e),
@@ -158,10 +167,11 @@ impl Filesystem for DirectorySession {
     }
 
     fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
-        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "readlink");
         self.me.activity.request();
-        match self.entry(ino) {
+        let to = self.entry(ino);
+        let _asked = self.asked(request, &to);
+        match to {
             To::Container(slot, inner) => self.me.enter(slot, move |session| match session {
                 Ok(session) => session.target(inner, reply),
                 Err(e) => reply.error(e),
@@ -174,11 +184,12 @@ impl Filesystem for DirectorySession {
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, ?flags, "open");
         self.me.activity.request();
         let uid = request.uid();
-        match self.entry(ino) {
+        let to = self.entry(ino);
+        let _asked = self.asked(request, &to);
+        match to {
             To::Container(slot, inner) => self.me.enter(slot, move |session| match session {
                 Ok(session) => session.open_file(inner, uid, reply),
                 Err(e) => reply.error(e),
@@ -203,7 +214,6 @@ impl Filesystem for DirectorySession {
         lock: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let _asked = self.asked(request);
         match self.entry(ino) {
             To::Container(slot, inner) => match self.open_session(slot) {
                 Some(session) => {
@@ -212,7 +222,8 @@ impl Filesystem for DirectorySession {
                 // An open file keeps its container open.
                 None => reply.error(Errno::EBADF),
             },
-            To::Outer(_) => {
+            to @ To::Outer(_) => {
+                let _asked = self.asked(request, &to);
                 tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, size, "read");
                 self.me.activity.request();
                 catch_panic(|| self.me.read(request.pid(), handle.0, offset, size, reply));
@@ -244,10 +255,11 @@ impl Filesystem for DirectorySession {
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "opendir");
         self.me.activity.request();
-        match self.content(ino) {
+        let to = self.content(ino);
+        let _asked = self.asked(request, &to);
+        match to {
             // Listed as far as it is read; the kernel keeps it.
             To::Container(..) => {
                 reply.opened(FileHandle(0), FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE);
@@ -263,10 +275,11 @@ impl Filesystem for DirectorySession {
     }
 
     fn readdir(&self, request: &Request, ino: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectory) {
-        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, "readdir");
         self.me.activity.request();
-        match self.content(ino) {
+        let to = self.content(ino);
+        let _asked = self.asked(request, &to);
+        match to {
             To::Container(slot, dir) => self.me.enter(slot, move |session| match session {
                 Ok(session) => session.list_dir(dir, offset, reply),
                 Err(e) => reply.error(e),
@@ -276,10 +289,11 @@ impl Filesystem for DirectorySession {
     }
 
     fn readdirplus(&self, request: &Request, ino: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
-        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, "readdirplus");
         self.me.activity.request();
-        match self.content(ino) {
+        let to = self.content(ino);
+        let _asked = self.asked(request, &to);
+        match to {
             To::Container(slot, dir) => self.me.enter(slot, move |session| match session {
                 Ok(session) => session.list_dir_plus(dir, offset, reply),
                 Err(e) => reply.error(e),
@@ -311,7 +325,6 @@ impl Filesystem for DirectorySession {
     }
 
     fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, ?name, "getxattr");
         if ino.0 == ROOT.0 {
             let stats = || stats::value(&self.me.activity, &self.me.cache, &(self.me.decoder)());
@@ -326,7 +339,9 @@ impl Filesystem for DirectorySession {
             return reply.error(Errno::EOPNOTSUPP);
         }
         let name = name.to_owned();
-        match self.content(ino) {
+        let to = self.content(ino);
+        let _asked = self.asked(request, &to);
+        match to {
             To::Container(slot, inner) => self.me.enter(slot, move |session| match session {
                 Ok(session) => session.attribute(inner, &name, size, reply),
                 Err(e) => reply.error(e),
@@ -336,10 +351,11 @@ impl Filesystem for DirectorySession {
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let _asked = self.asked(request);
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "listxattr");
         self.me.activity.request();
-        match self.content(ino) {
+        let to = self.content(ino);
+        let _asked = self.asked(request, &to);
+        match to {
             To::Container(slot, ROOT) if self.open_session(slot).is_none() => {
                 answer_xattr(Ok(xattr_names_of_root()), size, reply);
             }

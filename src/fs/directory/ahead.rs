@@ -170,7 +170,7 @@ impl Walk {
 impl Directory {
     /// Records that the container in `slot` was entered for the first time, and prepares those that follow.
     pub(super) fn entered(self: &Arc<Self>, slot: u32, session: &Arc<Session>) {
-        if self.waits.is_some() || self.containers.rules.is_flat() {
+        if self.is_far || self.containers.rules.is_flat() {
             return;
         }
         let state = self.state();

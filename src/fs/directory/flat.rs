@@ -29,6 +29,7 @@ use crate::parallel;
 use crate::recent::Recent;
 use crate::source::{Below, Rights, Seen};
 use crate::tree::{self, Ino, Tree};
+use crate::wanted::is_given_up;
 
 /// Number of directories whose names are kept.
 const DIRECTORIES: NonZeroUsize = NonZeroUsize::new(8).unwrap();
@@ -99,11 +100,11 @@ impl Directory {
     /// The names of the containers in the directory `parent`.
     pub(super) fn flat_names(&self, parent: u64, below: &Below) -> Result<Arc<FlatNames>> {
         let itself = below.stat_itself()?;
-        let within = if self.waits.is_some() { MINUTE } else { SOON };
+        let within = if self.is_far { MINUTE } else { SOON };
         if let Some(known) = self.flat.directories.get(&parent).filter(|known| known.as_of.is_same(&itself, within)) {
             return Ok(known.names);
         }
-        let as_of = AsOf::new(&itself, self.waits.is_some());
+        let as_of = AsOf::new(&itself, self.is_far);
         let mut entries = Vec::new();
         each(below, |name, kind| {
             let is_container = || is_candidate(below, OsStr::from_bytes(name), kind);
@@ -171,8 +172,8 @@ impl Directory {
                     ino.map_or(Ok(()), |ino| names.push(&name, 0, Kind::Flat(ino)))
                 })
             }
-            // The server does not answer: each further container would wait as long.
-            (Some(Err(e)), _) if below.is_far() && is_out_of_reach(&e) => Err(e),
+            // The server does not answer: each further container would wait as long. Or the reader was killed.
+            (Some(Err(e)), _) if below.is_far() && is_out_of_reach(&e) || is_given_up(&e) => Err(e),
             // Whether it shows as files or as a directory cannot be determined now.
             (Some(Err(_)), _) => Ok(()),
             (Some(Ok(Look::Archive)), Some(stem)) => names.push(stem, 0, Kind::Archive),

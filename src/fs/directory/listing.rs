@@ -40,12 +40,12 @@ impl Directory {
         if let Some(dir) = self.recent_listings.in_use(&(uid, number)).filter(is_now) {
             return Ok(dir);
         }
-        let (as_of, share) = (AsOf::new(&seen, self.waits.is_some()), self.users.share(uid, Holding::default())?);
+        let (as_of, share) = (AsOf::new(&seen, self.is_far), self.users.share(uid, Holding::default())?);
         let names = match &self.containers.rules {
             rules if rules.is_flat() => self.list_flat(number, &below, share),
             rules => Names::list(&below, rules, share),
         };
-        let dir = Arc::new(OpenDir { names: RwLock::new(names?), as_of, far: self.waits.is_some().then_some(below) });
+        let dir = Arc::new(OpenDir { names: RwLock::new(names?), as_of, far: self.is_far.then_some(below) });
         self.recent_listings.put((uid, number), Arc::downgrade(&dir));
         Ok(dir)
     }

@@ -101,8 +101,10 @@ pub(super) struct Directory {
     faults: Faults,
     /// Whether the kernel can map files that are read directly.
     reads_directly: AtomicBool,
-    /// Requests that wait for a server, if the directory is on one.
-    waits: Option<Arc<Waits>>,
+    /// Requests that may wait for long.
+    waits: Arc<Waits>,
+    /// Whether the directory is on a server.
+    is_far: bool,
     /// Containers, open or closed, that have failed a check since their last look.
     failed: Arc<Mutex<Vec<Arc<Watch>>>>,
 }
@@ -167,10 +169,8 @@ impl Directory {
     ) -> io::Result<Arc<Self>> {
         let gpu = containers.options.gpu.clone();
         let (slots, open) = (HashMap::new(), LruCache::unbounded());
-        let waits: Option<Arc<Waits>> = containers.top.prefix().map(|_| Arc::default());
-        if let Some(waits) = &waits {
-            offload.expect_waits(waits);
-        }
+        let (waits, is_far) = (Arc::default(), containers.top.prefix().is_some());
+        offload.expect_waits(&waits, is_far);
         let users = held::users(&containers.options.account, request.access);
         Ok(Arc::new(Self {
             containers,
@@ -196,18 +196,19 @@ impl Directory {
             faults: Faults::new(&request.file),
             reads_directly: AtomicBool::new(false),
             waits,
+            is_far,
             failed: Arc::default(),
         }))
     }
 
-    /// Requests that wait for a server, if the directory is on one.
-    pub(super) fn waits(&self) -> Option<Arc<Waits>> {
-        self.waits.clone()
+    /// Requests that may wait for long, and whether reads may wait for a server.
+    pub(super) fn waits(&self) -> (Arc<Waits>, bool) {
+        (self.waits.clone(), self.is_far)
     }
 
     /// How long the kernel may keep an entry.
     fn keep(&self) -> Duration {
-        if self.waits.is_some() { MINUTE } else { SOON }
+        if self.is_far { MINUTE } else { SOON }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -217,7 +218,7 @@ impl Directory {
     /// Drops `gone`, which the kernel has closed or forgotten: now, or on a metadata thread if that may wait for the
     /// disk.
     fn release(&self, gone: impl Send + 'static) {
-        if self.waits.is_some() {
+        if self.is_far {
             self.offload.release(gone);
         }
     }

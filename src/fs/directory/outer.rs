@@ -101,7 +101,7 @@ impl Directory {
         let Rights { uid, gid, mode } = rights;
         let owner = Owner { uid: self.owner.uid.or(uid), gid: self.owner.gid.or(gid), ..self.owner };
         let attributes = AttrBuilder::new(owner, numbering).readable(mode);
-        if self.waits.is_some() { attributes.far() } else { attributes }
+        if self.is_far { attributes.far() } else { attributes }
     }
 
     /// Finds `name` in the directory `parent` and counts the look-up. `None` if it does not exist.
@@ -200,10 +200,10 @@ impl Directory {
     fn open_file(&self, file: Passed, key: (u32, u64, Version)) -> Result<Handle<OpenFile>> {
         let (uid, number, _) = key;
         let share = self.users.share(uid, HANDLE)?;
-        let (killed, holding) = match (&file, &self.waits) {
+        let (killed, holding) = match &file {
             // It takes no descriptor; a reader that is killed while it waits does not end the wait of others.
-            (Passed::Far(source), Some(waits)) => (Killed::new(waits, vec![source.clone()]), HANDLE),
-            _ => (None, FILE),
+            Passed::Far(source) => (Killed::new(&self.waits, vec![source.clone()]), HANDLE),
+            Passed::Local(_) => (None, FILE),
         };
         if let Some(open) = self.recent_files.in_use(&key).filter(|_| killed.is_none()) {
             return Ok(Handle { open, _share: share });

@@ -144,7 +144,7 @@ impl Directory {
         }
         let watch = Arc::new(Watch::polled(container.sources(), container.folder(), numbering, self.wake.clone()));
         checks.on_failure(self.failing(&watch, &faults));
-        let killed = self.waits.as_ref().and_then(|waits| Killed::new(waits, container.sources()));
+        let killed = Killed::of(&self.waits, &*container);
         let numbers = self.state().slots.get_mut(&slot).and_then(|slot| slot.numbers.take());
         let tree = match numbers {
             Some(numbers) => tree.continuing(numbers),
@@ -168,7 +168,8 @@ impl State {
     fn close_some(&mut self, least: usize) -> Vec<Arc<Session>> {
         let is_idle = |session: &Arc<Session>| Arc::strong_count(session) == 1 && session.shared().is_idle();
         let has_folder = |session: &Arc<Session>| session.shared().tree.container().folder().is_some();
-        let is_far = self.open.iter().next().is_some_and(|(_, session)| session.shared().killed.is_some());
+        let is_far = |session: &Arc<Session>| session.shared().killed.as_ref().is_some_and(Killed::is_far);
+        let is_far = self.open.iter().next().is_some_and(|(_, session)| is_far(session));
         let most = if is_far { OBJECTS } else { MOST };
         let mut excess = self.open.len().saturating_sub(most).max(least);
         let mut folders = self.open.iter().filter(|(_, session)| has_folder(session)).count().saturating_sub(FOLDERS);

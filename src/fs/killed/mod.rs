@@ -7,8 +7,8 @@
 //! Work for such a request ends with it ([`crate::wanted`]): each request has a mark, which its jobs carry in a
 //! thread-local.
 //!
-//! Only for containers whose reads may wait for a server, and for those of which a directory may be listed by decoding
-//! all of a stream: other decoding ends soon by itself.
+//! Only for containers whose reads may wait for a server, and for those of which a directory may be listed, or a file
+//! measured, by decoding all of a stream: other decoding ends soon by itself.
 //!
 //! Limits: without `/proc` of the namespace in which the daemon runs, nothing is given up.
 #![forbid(unsafe_code)]
@@ -164,10 +164,10 @@ impl Killed {
         is_far.then(|| Self { waits: waits.clone(), sources: sources.into(), is_far })
     }
 
-    /// The same for `container`, also if it is here and may be listed for long.
+    /// The same for `container`, also if it is here and may be listed or measured for long.
     pub(super) fn of(waits: &Arc<Waits>, container: &dyn Container) -> Option<Self> {
         let slow = || Self { waits: waits.clone(), sources: Arc::new([]), is_far: false };
-        Self::new(waits, container.sources()).or_else(|| container.lists_by_decoding().then(slow))
+        Self::new(waits, container.sources()).or_else(|| is_slow(container).then(slow))
     }
 
     /// Whether reads may wait for a server.
@@ -188,6 +188,13 @@ impl Killed {
         self.waits.came.notify_one();
         MayWait { waits: self.waits.clone(), waiting }
     }
+}
+
+/// Whether all of the stream of `container` may be decoded to list a directory, or to find the length of a file.
+fn is_slow(container: &dyn Container) -> bool {
+    container.lists_by_decoding()
+        || container.stream().is_some_and(|stream| stream.known_len().is_none())
+        || container.wrapped().is_some_and(|inner| is_slow(&**inner))
 }
 
 impl Waits {

@@ -13,6 +13,7 @@ mod held;
 mod idle;
 mod index;
 mod invocations;
+mod killed;
 mod limits;
 mod list;
 mod listing;

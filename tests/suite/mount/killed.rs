@@ -1,0 +1,87 @@
+//! Programs that are killed while a mounted stream is decoded for its size, or for the members of the archive in it.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::support::mounts::{Mounted, can_mount, finish, fzmfs, run, sh, wait_until};
+use crate::tar_blocks::{header, padded};
+
+/// How often the content is there: far more than is decoded while a test runs.
+const TIMES: usize = 4096;
+
+/// A stream of 256 GiB in 30 MB, in frames that do not state their sizes: an archive with a member in every 64 MiB.
+fn stream() -> Vec<u8> {
+    let frame = |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap();
+    let content = b"a line of a log, and a number: 7\n".repeat((64 << 20) / 33 + 1);
+    let content = padded(&content[..64 << 20]);
+    let shared = frame(&content);
+    let one = |i: usize| {
+        let header = header(&format!("{i:06}.txt"), b'0', content.len() as u64, "");
+        [frame(&header), shared.clone()].concat()
+    };
+    (0..TIMES).flat_map(one).collect()
+}
+
+/// Clock ticks that a process has used.
+fn ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<_> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    fields[11..13].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+}
+
+/// Whether a process uses little of a processor for a while.
+fn rests(pid: u32) -> bool {
+    let before = ticks(pid);
+    std::thread::sleep(Duration::from_millis(500));
+    ticks(pid) - before < 10
+}
+
+fn start(mounted: &Mounted, line: &str) -> Child {
+    let mut command = Command::new("bash");
+    command.arg("-c").arg(format!("exec {line}")).current_dir(&mounted.point);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn works(mounted: &Mounted) {
+    wait_until("the daemon decodes", || !rests(mounted.daemon()));
+}
+
+#[test]
+fn a_program_that_is_killed_while_a_stream_is_measured_or_an_archive_listed_ends_at_once_and_so_does_the_work() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::nothing();
+    let source = mounted.dir.path().join("files");
+    fs::create_dir(&source).unwrap();
+    let stream = stream();
+    fs::write(source.join("x.tar.zst"), &stream).unwrap();
+    fs::write(source.join("y.log.zst"), &stream).unwrap();
+    drop(stream);
+    let cases: [(&str, &[&str], &[&str]); 3] = [
+        ("files", &["-o", "layout=plain"], &["ls x.tar", "stat y.log"]),
+        ("files", &[], &["ls x.tar.zst/x.tar", "stat y.log.zst/data.raw", "head -c 1 y.log.zst/y.log"]),
+        ("files/y.log.zst", &["-o", "layout=plain"], &["stat y.log"]),
+    ];
+    for (file, words, lines) in cases {
+        let mut command = fzmfs();
+        command.arg("mount").arg(mounted.dir.path().join(file)).arg(&mounted.point).args(words);
+        let output = run(command.args(["-o", "index=off", "--log"]).arg(mounted.log()));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        for line in lines {
+            let mut first = start(&mounted, line);
+            works(&mounted);
+            let mut second = start(&mounted, line);
+            // Another one still waits: the work goes on for it.
+            first.kill().unwrap();
+            assert!(finish(&mut first).is_some(), "{line}: it hangs");
+            works(&mounted);
+            assert!(second.try_wait().unwrap().is_none(), "{line}: it still waits");
+            second.kill().unwrap();
+            assert!(finish(&mut second).is_some(), "{line}: it hangs");
+            wait_until("the daemon rests", || rests(mounted.daemon()));
+        }
+        sh(mounted.dir.path(), "umount mnt");
+    }
+}
