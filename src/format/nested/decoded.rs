@@ -6,12 +6,15 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::OuterPieces;
+use super::ahead::Walk;
 use crate::account::{Account, decode_budget};
 use crate::bytes::{FileOffset, to_u64, to_usize};
+use crate::checksum::Threads;
 use crate::error::{Error, Result};
 use crate::format::{BlobRef, Layout, Options, Piece};
 use crate::limits::zeroed;
 use crate::source::{Origin, Source, combined};
+use crate::wanted::carried;
 
 /// How many pieces are decoded at a time.
 const AT_ONCE: usize = 8;
@@ -20,12 +23,19 @@ const AT_ONCE: usize = 8;
 pub(in crate::format) struct Decoded {
     /// The files of the container.
     outer: Vec<Arc<Source>>,
+    /// Whether the content depends on nothing but the files of the container.
+    is_own: bool,
+    shared: Arc<Shared>,
+    walk: Mutex<Walk>,
+    threads: Threads,
+}
+
+/// The pieces of the stream.
+struct Shared {
     stream: BlobRef,
     layout: Layout,
     pieces: Arc<OuterPieces>,
     account: Account,
-    /// Whether the content depends on nothing but the files of the container.
-    is_own: bool,
     /// Held while a piece is decoded, by its number: others wait for it. Locks are taken from inner to outer
     /// containers, so that no cycle can deadlock.
     decoding: [Mutex<()>; AT_ONCE],
@@ -40,11 +50,43 @@ impl Decoded {
         let layout = decode_budget::once(|| stream.layout())?;
         let (pieces, account) = (options.outer_pieces.clone(), options.account.clone());
         let is_own = options.dicts.is_empty() && options.dtype.is_none();
-        Ok(Self { outer, stream, layout, pieces, account, is_own, decoding: Default::default() })
+        let shared = Arc::new(Shared { stream, layout, pieces, account, decoding: Default::default() });
+        Ok(Self { outer, is_own, shared, walk: Mutex::default(), threads: options.threads.clone() })
+    }
+
+    /// Records that piece `piece` is read, and has decoded ahead what follows from that.
+    fn note_read(&self, piece: u64) {
+        let Shared { stream, layout, .. } = &*self.shared;
+        let most = self.threads.most().saturating_sub(1).min(AT_ONCE);
+        let range = |piece| (piece < layout.count()).then(|| layout.range(piece));
+        let mut walk = self.walk.lock().unwrap_or_else(PoisonError::into_inner);
+        if walk.is_at(piece) {
+            return;
+        }
+        let next = walk.reads(piece, most, |piece| stream.is_run(piece), range);
+        drop(walk);
+        stream.note_read(piece);
+        for piece in next.into_iter().filter(|&piece| !self.shared.is_there(piece)) {
+            let shared = self.shared.clone();
+            let job = carried(move || {
+                // Who reads it gets the error.
+                drop(shared.piece(piece));
+            });
+            self.threads.run(Box::new(job));
+        }
+    }
+}
+
+impl Shared {
+    /// Whether piece `piece` is decoded, or about to be.
+    fn is_there(&self, piece: u64) -> bool {
+        self.pieces.get(&(self.stream.id(), piece)).is_some() || self.stream.is_coming(piece)
     }
 
     /// Piece `piece`, of `len` bytes; verified.
-    fn piece(&self, piece: u64, len: u64) -> Result<Piece> {
+    fn piece(&self, piece: u64) -> Result<Piece> {
+        let range = self.layout.range(piece);
+        let len = range.end.saturating_sub(range.start);
         let key = (self.stream.id(), piece);
         let kept = || self.pieces.get(&key).or_else(|| self.stream.ready(piece));
         let found = kept().map_or_else(|| self.decode(piece, len, kept), Ok)?;
@@ -69,15 +111,16 @@ impl Decoded {
 
 impl Origin for Decoded {
     fn len(&self) -> u64 {
-        self.layout.len()
+        self.shared.layout.len()
     }
 
     fn read(&self, at: FileOffset, dst: &mut [u8], what: &'static str) -> Result<()> {
         let (mut at, mut rest) = (at.0, dst);
         while !rest.is_empty() {
-            let piece = self.layout.locate(at);
-            let range = self.layout.range(piece);
-            let found = self.piece(piece, range.end.saturating_sub(range.start))?;
+            let piece = self.shared.layout.locate(at);
+            let range = self.shared.layout.range(piece);
+            self.note_read(piece);
+            let found = self.shared.piece(piece)?;
             let skip = to_usize(at.saturating_sub(range.start), what)?;
             let part = found.get(skip..).unwrap_or_default();
             let len = part.len().min(rest.len());
@@ -99,7 +142,7 @@ impl Origin for Decoded {
     fn fingerprint(&self) -> Option<[u8; 32]> {
         let [outer] = &*self.outer else { return None };
         let outer = outer.fingerprint().filter(|_| self.is_own)?;
-        Some(combined("stream", &[&outer, &self.layout.len().to_le_bytes()]))
+        Some(combined("stream", &[&outer, &self.shared.layout.len().to_le_bytes()]))
     }
 
     fn is_same_in_memory(&self) -> bool {
@@ -115,7 +158,7 @@ impl Origin for Decoded {
     }
 }
 
-impl Drop for Decoded {
+impl Drop for Shared {
     fn drop(&mut self) {
         self.pieces.remove_all(|(blob, _)| *blob == self.stream.id());
     }
@@ -123,6 +166,74 @@ impl Drop for Decoded {
 
 impl fmt::Debug for Decoded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Decoded({:?}, {})", self.stream, self.layout.len())
+        write!(f, "Decoded({:?}, {})", self.shared.stream, self.shared.layout.len())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, clippy::as_conversions, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use crate::clock::wait_until;
+    use crate::format::Blob;
+
+    const PIECE: u64 = 1000;
+    const COUNT: u64 = 40;
+
+    /// Pieces that are decoded when the one after it is being decoded too, and how often each was decoded.
+    #[derive(Default)]
+    struct InPairs {
+        waits: bool,
+        begun: Mutex<Vec<u64>>,
+    }
+
+    impl InPairs {
+        fn begun(&self, piece: u64) -> usize {
+            self.begun.lock().unwrap().iter().filter(|&&begun| begun == piece).count()
+        }
+    }
+
+    impl Blob for InPairs {
+        fn layout(&self) -> Result<Layout> {
+            Ok(Layout::Uniform { len: COUNT * PIECE, piece: PIECE })
+        }
+
+        fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+            self.begun.lock().unwrap().push(piece);
+            // From the fourth on, and not the last.
+            if self.waits && (3..COUNT - 1).contains(&piece) {
+                wait_until(|| self.begun(piece + 1) > 0);
+            }
+            dst.fill(piece as u8);
+            Ok(())
+        }
+    }
+
+    fn decoded(waits: bool) -> (Decoded, Arc<InPairs>) {
+        let blob = Arc::new(InPairs { waits, ..InPairs::default() });
+        let threads = Threads::new(4);
+        let options = Options { threads, ..Options::default() };
+        (Decoded::new(Vec::new(), BlobRef::shared(blob.clone()), &options).unwrap(), blob)
+    }
+
+    fn read(decoded: &Decoded, piece: u64) {
+        let mut header = [0; 10];
+        decoded.read(FileOffset(piece * PIECE + 7), &mut header, "header").unwrap();
+        assert_eq!(header, [piece as u8; 10]);
+    }
+
+    #[test]
+    fn a_walk_through_all_pieces_decodes_them_on_several_threads_and_each_once() {
+        let (decoded, blob) = decoded(true);
+        (0..COUNT).for_each(|piece| read(&decoded, piece));
+        assert!((0..COUNT).all(|piece| blob.begun(piece) == 1));
+    }
+
+    #[test]
+    fn a_walk_that_skips_pieces_decodes_none_of_these() {
+        let (decoded, blob) = decoded(false);
+        (0..COUNT / 3).for_each(|i| read(&decoded, 3 * i));
+        drop(decoded);
+        assert!((0..COUNT).all(|piece| blob.begun(piece) == usize::from(piece % 3 == 0 && piece / 3 < COUNT / 3)));
     }
 }

@@ -7,6 +7,7 @@
 //! of the outer one that it reads, and is given up if that is too much work for the size of the file: see [`WORK`].
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod decoded;
 
 use std::borrow::Cow;
