@@ -6,7 +6,7 @@
 //! followed; hard links are files with the same content; devices and pipes are left out. A member that is a container
 //! is a directory. After a broken header there is nothing more than `error.txt`, which names it.
 //! Checked: the sums of all headers, when the archive is listed.
-//! Limits: see `members`, `sparse` and `index`.
+//! Limits: see `members`, `sparse`, `index` and `walk`. `kept`: the tree in the index of the user.
 //!
 //! Invariants: opening reads one header. Listing reads all of them, and no content: in a compressed archive that
 //! decodes all that cannot be skipped, once.
@@ -15,6 +15,7 @@
 mod dir;
 mod header;
 mod index;
+mod kept;
 mod members;
 mod node;
 mod records;
@@ -23,6 +24,7 @@ mod sparse;
 #[allow(dead_code, reason = "the tests of trees use all of it")]
 #[path = "../../../tests/support/tar_blocks.rs"]
 mod tar_blocks;
+mod walk;
 
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
@@ -43,10 +45,11 @@ use super::nested::{self, Bytes, Inner};
 use super::{Check, Container, Content, Directory, Entry, File, FileExtent, Format, Info, Input, Options};
 use dir::MemberDir;
 use header::{BLOCK, Dialect, Header};
-use index::{Index, ROOT, Walk};
+use index::{Index, ROOT};
 use members::{Member, Members};
 use node::{Node, NodeKind};
 use sparse::Sparse;
+use walk::Walk;
 
 /// The entry in the table of formats. A tar file in a directory stays a file; one in a stream is a directory.
 pub(super) const FORMAT: Format =
@@ -110,17 +113,27 @@ impl Archive {
     /// The tree of the members; reads all headers the first time.
     fn index(&self) -> Result<&Index> {
         self.index.get(|| {
+            let records = self.options.index.of(&self.source).filter(|_| self.source.len() >= kept::LEAST);
+            let is_dir = |node: &Node, name: &[u8]| self.is_dir(node, name);
+            if let Some(records) = &records
+                && let Some(index) = kept::find(records, &self.options.account, &is_dir)?
+            {
+                return Ok(index);
+            }
             let mut walk = match self.walk.lock().unwrap_or_else(PoisonError::into_inner).take() {
                 Some(walk) => walk,
                 None => Walk::new(&self.source, &self.options.account)?,
             };
-            if let Err(e) = walk.run(&|node, name| self.is_dir(node, name)) {
+            if let Err(e) = walk.run(&is_dir) {
                 if is_given_up(&e) {
                     *self.walk.lock().unwrap_or_else(PoisonError::into_inner) = Some(walk);
                 }
                 return Err(e);
             }
             let index = walk.finish()?;
+            if let Some(records) = &records {
+                kept::keep(&index, records);
+            }
             if let Some(damage) = &index.damage {
                 tracing::warn!("{}: {}", self.source.path().display(), damage.explain());
             }

@@ -10,11 +10,9 @@ use crate::bytes::{Cursor, FileOffset, to_u64, to_usize};
 use crate::error::{Error, Result};
 
 use super::super::frame::Frame;
+use super::super::packing::packed;
 use super::entropy::{Entropy, TableSource};
 use super::{Resume, State};
-
-/// How windows are compressed: nothing is faster.
-const LEVEL: i32 = 1;
 
 /// Longest description of a tree or a table.
 const MOST: usize = 1024;
@@ -45,8 +43,7 @@ pub(in super::super) fn pack(state: &State, history: &[u8]) -> Result<Vec<u8>> {
             TableSource::Described(description) => field(3, description),
         }
     }
-    let window = zstd::bulk::compress(history, LEVEL).map_err(|e| Error::io(e, "checkpoint"))?;
-    bytes.extend(window);
+    bytes.extend(packed(history)?);
     Ok(bytes)
 }
 
