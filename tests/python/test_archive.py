@@ -11,6 +11,7 @@ import pydoc
 import re
 import shutil
 import sys
+import tarfile
 import threading
 import time
 import zipfile
@@ -49,6 +50,33 @@ def test_a_path_may_be_any_path(b2nd: str, monkeypatch: pytest.MonkeyPatch) -> N
     archive = fzmfs.open(os.path.basename(b2nd))
     monkeypatch.chdir("/")
     assert archive.source == b2nd and pickle.loads(pickle.dumps(archive))["data"].size == 2520
+
+
+def test_members_of_a_compressed_archive_are_files_and_containers(b2nd: str, tmp_path: Path) -> None:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        tar.add(b2nd, "runs/a.b2nd")
+        long = "/".join(["n" * 150] * 2)
+        for name, kind, target in [
+            (long, tarfile.REGTYPE, ""),
+            ("runs/up", tarfile.SYMTYPE, "../" + long),
+            ("hard", tarfile.LNKTYPE, long),
+            ("out", tarfile.SYMTYPE, "/etc/passwd"),
+        ]:
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname, member.size = kind, target, 4 if kind == tarfile.REGTYPE else 0
+            tar.addfile(member, io.BytesIO(b"text"))
+    path = tmp_path / "x.tar.zst"
+    path.write_bytes(Zstd().encode(archive.getvalue()))
+    opened = fzmfs.open(path)
+    assert list(opened) == ["x.tar/runs/a.b2nd/data"]
+    np.testing.assert_array_equal(opened["x.tar/runs/a.b2nd/data"], fzmfs.open(b2nd)["data"])
+    assert [opened.read(f"x.tar/{name}") for name in (long, "runs/up", "hard")] == [b"text"] * 3
+    assert opened.read("x.tar/hard", 1, 2) == b"ex"
+    kinds = {entry.path: (entry.kind, entry.size) for entry in opened.files()}
+    assert kinds["x.tar/hard"] == ("file", 4) and kinds["x.tar/out"][0] == "link"
+    with pytest.raises(fzmfs.Error, match="a link out of the archive"):
+        opened.read("x.tar/out")
 
 
 def test_names_are_those_of_the_container() -> None:

@@ -5,9 +5,10 @@
 #![forbid(unsafe_code)]
 
 mod directory;
+mod holes;
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -252,8 +253,9 @@ impl Job<'_> {
         self.progress.add_total(opened.len());
         opened.stream(&mut |bytes| {
             self.progress.advance(bytes.len() as u64);
-            file.write_all(bytes)
+            holes::write(file, bytes)
         })?;
+        holes::end(file).map_err(CopyError::Write)?;
         let (tree, cache) = (self.archive.tree(), self.archive.cache());
         let Attr { mtime: (seconds, nanoseconds), mode, .. } = tree.attr(found.ino(), &**cache)?;
         if let Some(recorded) = mode.filter(|mode| mode & 0o111 != 0) {

@@ -66,6 +66,7 @@ impl Walk {
 }
 
 #[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 

@@ -92,7 +92,7 @@ fn load(records: &Records, account: &Account, is_dir: IsDir<'_>) -> Result<Index
         let packed = records.get(&part(number), to_u64(PACKED)).ok_or_else(missing)?;
         let bytes = unpacked(&packed, PART.saturating_add(NODE)).ok_or_else(missing)?;
         let mut nodes = Cursor::new(&bytes, FileOffset(0));
-        while nodes.len() > 0 {
+        while !nodes.is_empty() {
             add(&mut index, &mut nodes)?;
         }
     }
@@ -183,7 +183,7 @@ mod tests {
             member("a/replaced", b'0', b"new"),
         ]
         .concat();
-        bytes.extend(member("large", b'0', &[7; 64 << 10]));
+        bytes.extend(member("large", b'0', &vec![7; 64 << 10]));
         for i in 0..many {
             bytes.extend(entry(&format!("many/{i:06}.txt"), b'0', ""));
         }

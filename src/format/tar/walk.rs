@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_walk_that_was_given_up_goes_on_where_it_was() {
-        let (long, content) = ("n".repeat(200), [7; 64 << 10]);
+        let (long, content) = ("n".repeat(200), vec![7; 64 << 10]);
         let bytes = [
             member("a", b'0', &content),
             pax(b'x', &[("path", &long)]),

@@ -45,6 +45,7 @@ pub(super) struct Flat {
 }
 
 /// How a container is shown.
+#[expect(clippy::large_enum_variant, reason = "most are files")]
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Look {
     /// As these files; and their readers.

@@ -172,4 +172,6 @@ fn extracting_writes_the_members_with_their_times_and_programs_stay_programs() {
     };
     assert_eq!(but(&dir.join("out/x.tar")), but(&dir.join("want")));
     sh(&dir, "test -x out/x.tar/a/x.txt && test -x out/x.tar/hard && test ! -x out/x.tar/holes");
+    // Holes stay holes.
+    sh(&dir, "cmp out/x.tar/holes want/holes && test $(stat -c %b out/x.tar/holes) -lt 100");
 }
