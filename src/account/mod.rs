@@ -138,6 +138,16 @@ impl Account {
         self.charge(n, what).or_else(|e| self.0.lists.charge(n, what).map_err(|_| e))
     }
 
+    /// An account without memory whose allowance for lists the charge has taken.
+    #[cfg(test)]
+    pub(crate) fn exhausted() -> (Self, Charge) {
+        let account = Self::new(0, 0);
+        let fits = |n: u64| account.charge_list(n, "rest").is_ok();
+        let rest = (0..40).rev().fold(0, |sum, bit| if fits(sum + (1 << bit)) { sum + (1 << bit) } else { sum });
+        let taken = account.charge_list(rest, "others").unwrap();
+        (account, taken)
+    }
+
     /// Returns `len` zero bytes: on the heap if the memory budget allows, otherwise in a mapped temporary file.
     ///
     /// # Errors

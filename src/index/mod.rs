@@ -197,7 +197,9 @@ impl Records {
 
     /// Removes the record `name`.
     pub fn remove(&self, name: &str) {
-        if let Some(subject) = self.subject() {
+        if self.index.secret().is_some()
+            && let Some(subject) = self.subject()
+        {
             self.index.dir.remove(&subject.dir, name);
         }
     }

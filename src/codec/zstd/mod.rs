@@ -4,7 +4,7 @@
 //!
 //! `header`: frames and blocks. `frame_scan`: finds the frames in a range of a file. `v07`: our own decoder for the
 //! 0.0.2 draft; libzstd decodes the others. `decode`: a frame block by block; `in_place`: frames in memory.
-//! `random_access` and `stream`: random access. `seek_table`: seek tables.
+//! `random_access` and `stream`: random access. `seek_table`: seek tables. `kept_scan`: the list of frames in the index.
 //!
 //! Used by the Zstandard format and by the compressed parts of zTensor files.
 #![forbid(unsafe_code)]
@@ -18,6 +18,7 @@ mod frame_list;
 mod frame_scan;
 mod header;
 mod in_place;
+mod kept_scan;
 mod libzstd;
 mod literals;
 mod measure;
@@ -37,7 +38,7 @@ pub use frame_list::{FrameList, SkippableList};
 pub use frame_scan::{FrameScan, skippable};
 pub use header::{Generation, Header};
 pub use in_place::decode_in_place;
-pub use packing::{packed, unpacked};
+pub use packing::{PARTS, Parts, packed, part, part_name, unpacked};
 pub use random_access::{Frames, Policy};
 pub use seek_table::{SeekTable, find_frames};
 pub use stream::ContentStream;

@@ -13,12 +13,14 @@ use std::ops::Range;
 use crate::account::Account;
 use crate::bytes::{Cursor, FileOffset};
 use crate::error::{Error, Result};
+use crate::index::Records;
 use crate::limits::Limits;
 use crate::source::{Need, Source};
 
 use super::frame::{Frame, SeekChecksum, Skippable};
 use super::frame_scan::{FrameScan, scan_frames, scan_known_frames};
 use super::header::{Generation, Header};
+use super::kept_scan;
 
 /// The magic number of the skippable frame with the table.
 const TABLE: u32 = 0x184D_2A5E;
@@ -65,6 +67,7 @@ pub fn find_frames(
     range: Range<FileOffset>,
     limits: &Limits,
     account: &Account,
+    records: Option<&Records>,
 ) -> Result<(FrameScan, Result<Option<SeekTable>>)> {
     if source.is_far()
         && range.end.0.saturating_sub(range.start.0) >= FAR
@@ -72,7 +75,7 @@ pub fn find_frames(
     {
         return Ok((scan, Ok(Some(table))));
     }
-    let mut scan = scan_known_frames(source, range.clone(), limits, account)?;
+    let mut scan = kept_or_scanned(source, range.clone(), limits, account, records)?;
     // The table locates the frames after a frame with unknown end.
     if scan.unknown.is_some()
         && let Some((scan, table)) = list_frames(source, range.clone(), limits, account)?
@@ -87,6 +90,25 @@ pub fn find_frames(
     }
     let table = read_seek_table(source, range, &mut scan);
     Ok((scan, table))
+}
+
+/// The frames in `range` as `records` has them, or by the headers of their blocks.
+fn kept_or_scanned(
+    source: &Source,
+    range: Range<FileOffset>,
+    limits: &Limits,
+    account: &Account,
+    records: Option<&Records>,
+) -> Result<FrameScan> {
+    let records = records.filter(|_| range.end.0.saturating_sub(range.start.0) >= kept_scan::LEAST);
+    if let Some(records) = records
+        && let Some(scan) = kept_scan::find(records, &range, limits, account)?
+    {
+        return Ok(scan);
+    }
+    let scan = scan_known_frames(source, range, limits, account)?;
+    records.iter().for_each(|records| kept_scan::keep(&scan, records));
+    Ok(scan)
 }
 
 /// The frames in `range` by its seek table alone. `None` without a table, or if it has rows of frames that are not

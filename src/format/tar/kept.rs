@@ -1,11 +1,10 @@
 //! The tree of the members in the index of the user: a later mount need not read the headers.
 //!
-//! Records: [`PARTS`] with a number, each of about [`PART`] bytes before it is compressed; and [`HEAD`], which is written
-//! last and read first. Fields, little-endian: of the head, how many members there are, how many of them are not shown,
+//! Records: [`NODES`] with a number, in parts; and [`HEAD`], which is written last and read first. Fields, little-endian: of the head, how many members there are, how many of them are not shown,
 //! how many nodes, and how many parts (8 bytes each); of a part, for each node its four words, then its name and the
 //! target of a symbolic link, each a length of 2 bytes and its bytes.
 //!
-//! Limits: [`MOST`] parts, one at a time in memory; [`LEAST`] bytes of an archive.
+//! Limits: one part at a time in memory; [`LEAST`] bytes of an archive.
 //! Invariant: what no walk over headers gives is not taken. A parent is before its children, and these are in order, so
 //! that no list of nodes has a cycle.
 #![forbid(unsafe_code)]
@@ -13,7 +12,7 @@
 
 use crate::account::Account;
 use crate::bytes::{Cursor, FileOffset, to_u64};
-use crate::codec::zstd::{packed, unpacked};
+use crate::codec::zstd::{PARTS, Parts, part};
 use crate::error::{Error, Kind, Result};
 use crate::index::Records;
 use crate::limits::Limits;
@@ -23,20 +22,11 @@ use super::node::{NONE, Node, NodeKind, halves};
 
 /// Names of the records.
 const HEAD: &str = "tar-members";
-const PARTS: &str = "tar-members-";
-/// Bytes of a part, and more of its last node.
-const PART: usize = 1 << 20;
+const NODES: &str = "tar-members-";
+/// Bytes of the longest node.
 const NODE: usize = 32 + 2 * (2 + NAME);
-/// Bytes of a part that is compressed: no more than twice those before.
-const PACKED: usize = 2 * (PART + NODE);
-/// Most parts: 10^8 members.
-const MOST: u64 = 1 << 13;
 /// Of a smaller archive, the headers are soon read again.
 pub(super) const LEAST: u64 = 16 << 20;
-
-fn part(number: u64) -> String {
-    format!("{PARTS}{number:x}")
-}
 
 /// Keeps `index`, if all headers were read.
 pub(super) fn keep(index: &Index, records: &Records) {
@@ -47,25 +37,23 @@ pub(super) fn keep(index: &Index, records: &Records) {
 }
 
 fn try_keep(index: &Index, records: &Records) -> Option<()> {
-    let (mut bytes, mut parts) = (Vec::with_capacity(PART), 0_u64);
+    let mut parts = Parts::new(records, NODES);
     let count = index.nodes();
     for number in 0..count {
         let at = u32::try_from(number).ok()?;
         let node = index.node(at)?;
-        node.encode().iter().for_each(|word| bytes.extend(word.to_le_bytes()));
         let target = if node.kind == NodeKind::Symlink { index.target(&node) } else { b"" };
-        for text in [index.name(at), target] {
-            bytes.extend(u16::try_from(text.len()).ok()?.to_le_bytes());
-            bytes.extend_from_slice(text);
-        }
-        if bytes.len() >= PART || number.checked_add(1) == Some(count) {
-            let is_kept = parts < MOST && records.put(&part(parts), &packed(&bytes).ok()?);
-            is_kept.then_some(())?;
-            parts = parts.checked_add(1)?;
-            bytes.clear();
-        }
+        let texts = [index.name(at), target];
+        let lens = [u16::try_from(texts[0].len()).ok()?, u16::try_from(texts[1].len()).ok()?];
+        parts.add(|bytes| {
+            node.encode().iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+            for (text, len) in texts.iter().zip(lens) {
+                bytes.extend(len.to_le_bytes());
+                bytes.extend_from_slice(text);
+            }
+        })?;
     }
-    let head = [index.members, index.left_out, to_u64(count), parts];
+    let head = [index.members, index.left_out, to_u64(count), parts.end()?];
     records.put(HEAD, head.map(u64::to_le_bytes).as_flattened()).then_some(())
 }
 
@@ -88,9 +76,8 @@ fn load(records: &Records, account: &Account, is_dir: IsDir<'_>) -> Result<Index
     let mut index = Index::new(account);
     (index.members, index.left_out) = (head.u64_le("members")?, head.u64_le("members")?);
     let (count, parts) = (head.u64_le("nodes")?, head.u64_le("parts")?);
-    for number in 0..Limits::check(parts, MOST, "parts")? {
-        let packed = records.get(&part(number), to_u64(PACKED)).ok_or_else(missing)?;
-        let bytes = unpacked(&packed, PART.saturating_add(NODE)).ok_or_else(missing)?;
+    for number in 0..Limits::check(parts, PARTS, "parts")? {
+        let bytes = part(records, NODES, number, NODE).ok_or_else(missing)?;
         let mut nodes = Cursor::new(&bytes, FileOffset(0));
         while !nodes.is_empty() {
             add(&mut index, &mut nodes)?;
@@ -161,6 +148,7 @@ mod tests {
     use super::super::tar_blocks::{entry, member, pax};
     use super::super::walk::Walk;
     use super::*;
+    use crate::codec::zstd::{packed, part_name, unpacked};
     use crate::index::{Index as Kept, SIZE};
     use crate::source::Source;
 
@@ -249,7 +237,7 @@ mod tests {
         assert!(place.found().is_none());
         let walked = place.walked();
         keep(&walked, &place.records());
-        assert!(place.records().names(PARTS).len() > 1);
+        assert!(place.records().names(NODES).len() > 1);
         let found = place.found().unwrap();
         assert!(dumped(&found) == dumped(&walked));
         let numbers = |index: &Index| (index.members, index.left_out, index.bytes, index.damage.is_none());
@@ -260,12 +248,9 @@ mod tests {
         };
         assert_eq!((dirs(&is_dir), dirs(&|_, _| false), dirs(&|_, _| true)), (4, 0, 6));
         // The account has no room, and a part is lost.
-        let full = Account::new(0, 0);
-        let fits = |n: u64| full.charge_list(n, "rest").is_ok();
-        let rest = (0..40).rev().fold(0, |sum, bit| if fits(sum + (1 << bit)) { sum + (1 << bit) } else { sum });
-        let _taken = full.charge_list(rest, "others").unwrap();
+        let (full, _taken) = Account::exhausted();
         assert!(matches!(find(&place.records(), &full, &is_dir).unwrap_err().kind(), Kind::NoRoom { .. }));
-        place.records().remove(&part(1));
+        place.records().remove(&part_name(NODES, 1));
         assert!(place.found().is_none());
         keep(&place.walked(), &place.records());
         assert!(place.found().is_some());
@@ -291,8 +276,9 @@ mod tests {
     fn a_record_that_the_user_has_changed_is_a_tree_or_none() {
         let place = Place::new(1);
         keep(&place.walked(), &place.records());
-        let (head, first) = (place.records().get(HEAD, 32).unwrap(), place.records().get(&part(0), SIZE).unwrap());
-        let first = unpacked(&first, PART + NODE).unwrap();
+        let first_part = part_name(NODES, 0);
+        let (head, first) = (place.records().get(HEAD, 32).unwrap(), place.records().get(&first_part, SIZE).unwrap());
+        let first = unpacked(&first, 2 << 20).unwrap();
         let records = place.records();
         let put = |name: &str, payload: &[u8]| assert!(records.put(name, payload));
         let check = || {
@@ -318,18 +304,18 @@ mod tests {
             for bit in [0, 7] {
                 let mut bytes = first.clone();
                 bytes[at] ^= 1 << bit;
-                put(&part(0), &packed(&bytes).unwrap());
+                put(&first_part, &packed(&bytes).unwrap());
                 trees += usize::from(check());
             }
         }
         assert!(trees > 0 && trees < 1200);
         for len in [0, 1, 31, 35, 100, first.len() - 1] {
-            put(&part(0), &packed(&first[..len]).unwrap());
+            put(&first_part, &packed(&first[..len]).unwrap());
             assert!(!check());
         }
-        put(&part(0), b"no frame");
+        put(&first_part, b"no frame");
         assert!(!check());
-        put(&part(0), &packed(&first).unwrap());
+        put(&first_part, &packed(&first).unwrap());
         for at in 0..32 {
             let mut bytes = head.clone();
             bytes[at] ^= 0x81;

@@ -88,7 +88,8 @@ impl Zstd {
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
     let range = FileOffset(0)..FileOffset(source.len());
-    let (mut scan, table) = find_frames(&source, range, &options.limits, &options.account)?;
+    let records = options.index.of(&source);
+    let (mut scan, table) = find_frames(&source, range, &options.limits, &options.account, records.as_deref())?;
     let table = lasting(table)?;
     if let Some(error) = scan.unknown.as_ref().filter(|_| scan.frames.is_empty() && scan.skippables.is_empty()) {
         return Err(error.clone());
@@ -104,7 +105,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
         window: options.window,
         content: u64::MAX,
         account: options.account.clone(),
-        records: options.index.of(&source),
+        records,
     };
     let pieces = Arc::clone(&options.pieces);
     let frames = Frames::new(Arc::clone(&source), scan.frames, dictionaries, policy, pieces)?;

@@ -99,7 +99,7 @@ impl ZstdComponent {
     fn open(&self) -> Result<ContentStream> {
         let FileExtent { source, at, len, .. } = &self.stored;
         let range = *at..at.plus(*len);
-        let (mut scan, table) = find_frames(source, range, &self.options.limits, &self.options.account)?;
+        let (mut scan, table) = find_frames(source, range, &self.options.limits, &self.options.account, None)?;
         if let Some(error) = scan.unknown.take().or(scan.cut.take().map(|cut| cut.error)) {
             return Err(error);
         }
