@@ -110,7 +110,7 @@ fn a_broken_container_is_a_directory_with_the_reason_and_the_stored_file() {
     wait_until("it is seen", || tree.path("broken.b2d").exists());
     assert_eq!(names(&tree.path("broken.b2d")), ["error.txt"]);
     let why = fs::read_to_string(tree.path("broken.b2d/error.txt")).unwrap();
-    assert!(why.contains("embed.b2e"), "{why}");
+    assert!(why.contains("a directory without a frame index"), "{why}");
 }
 
 #[test]
