@@ -82,7 +82,8 @@ class Place:
             shutil.copy(ARRAY, self.home / name)
         shutil.copy(DATA / "ztensor/v12-pypi.zt", self.home / "model.zt")
         samples = np.linspace(0, 1, 512 * 512, dtype="f4").tobytes()
-        for name, content in [("log.txt.zst", b"INFO a\nERROR b\nINFO c\n"), ("samples.zst", samples)]:
+        text = b"INFO a\nERROR b\nINFO c\n"
+        for name, content in [("log.txt.zst", text), ("samples.zst", samples), ("x.parquet.zst", b"PAR1")]:
             (self.home / name).write_bytes(Zstd(level=1).encode(content))
         shutil.copy(self.home / "log.txt.zst", self.home / "logs")
         (self.home / "work.py").write_text(
