@@ -107,7 +107,9 @@ fn kept_or_scanned(
         return Ok(scan);
     }
     let scan = scan_known_frames(source, range, limits, account)?;
-    records.iter().for_each(|records| kept_scan::keep(&scan, records));
+    if let Some(records) = records {
+        kept_scan::keep(&scan, records);
+    }
     Ok(scan)
 }
 
