@@ -35,7 +35,7 @@ pub(super) fn explain(source: Option<Arc<Source>>, error: &Error) -> Arc<dyn Con
     Arc::new(Broken { source, error: error.clone() })
 }
 
-/// What is no container that can be opened.
+/// A file or a directory that cannot be opened as a container.
 struct Broken {
     source: Option<Arc<Source>>,
     error: Error,

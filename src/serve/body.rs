@@ -119,7 +119,7 @@ impl Rest {
         self.budget.part().clamp(FIRST, BLOCK).min(self.range.end - self.range.start)
     }
 
-    /// What fills `room` with the next block.
+    /// The work that fills `room` with the next block.
     fn block(&self, room: Room) -> impl FnOnce() -> Result<Bytes> + Send + use<> {
         let (file, at) = (self.file.clone(), self.range.start);
         move || room.filled(|buffer| file.read(at, buffer))

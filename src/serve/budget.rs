@@ -1,4 +1,4 @@
-//! What all replies together take: threads that wait, and memory for bytes that clients have not taken yet.
+//! The budget of all replies: threads that wait, and memory for bytes that clients have not taken yet.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(super) const LEAST: u64 = 16 << 10;
 const MEMORY: usize = 64 << 20;
 const PARTS: u64 = 16;
 
-/// What all replies together take. Clones share it.
+/// The budget of all replies. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Budget {
     most: usize,

@@ -116,7 +116,7 @@ impl Multistatus<'_> {
         self.out.push_str("</D:response>\n");
     }
 
-    /// What stands for an entry that is broken: its neighbours are listed.
+    /// The reply for an entry that is broken: its neighbours are listed.
     fn error(&mut self, error: &Error) {
         let _ = write!(self.out, "<D:status>HTTP/1.1 500 Internal Server Error</D:status>");
         let why = markup(&error.explain());

@@ -18,7 +18,7 @@ use super::tree::ServedTree;
 pub(super) const PATH: &str = "-/metrics";
 const TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What has been counted since the start.
+/// The counters since the start.
 #[derive(Debug, Default)]
 pub(super) struct Metrics {
     /// Replies by status.

@@ -98,7 +98,7 @@ pub fn serve(tree: ServedTree, options: ServeOptions, ready: impl FnOnce(&Addres
         let (shows_metrics, metrics) = (metrics, Arc::<Metrics>::default());
         let counted = metrics.clone();
         let handler = Handler { tree, admission, allow_origin, page, budget, metrics, shows_metrics };
-        // Whoever reads the address may send one at once.
+        // A reader of the address may send one at once.
         let signals = Signals::handled()?;
         ready(&addresses);
         connection::accept(listener, Arc::new(handler), counted, signals).await

@@ -1,4 +1,4 @@
-//! What identifies a version of a source across mounts, for what is kept about it.
+//! The identity of a version of a source across mounts, for the records about it.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 

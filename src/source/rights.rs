@@ -148,7 +148,7 @@ mod tests {
                 }
             }
         }
-        // What everybody may read stays readable.
+        // Files that everybody may read stay readable.
         assert_eq!(rights(1, 1, 0o644).and(rights(2, 2, 0o755)), rights(1, 1, 0o444));
         assert_eq!(rights(1, 1, 0o640).and(rights(1, 1, 0o440)), rights(1, 1, 0o440));
         assert_eq!(rights(1, 1, 0o711).searching(), rights(1, 1, 0o444));

@@ -148,7 +148,7 @@ def tail(path: pathlib.Path) -> None:
 
 
 def walk(path: pathlib.Path) -> int:
-    """What `find -type f -size +0` looks at."""
+    """Counts files as `find -type f -size +0` does, with a stat of each."""
     count = 0
     with os.scandir(path) as entries:
         for entry in entries:

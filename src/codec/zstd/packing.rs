@@ -34,7 +34,7 @@ pub fn part_name(name: &str, number: u64) -> String {
 /// Part `number` of the items `name`, of which one takes at most `item` bytes, if it is kept.
 pub fn part(records: &Records, name: &str, number: u64, item: usize) -> Option<Vec<u8>> {
     let most = PART.saturating_add(item);
-    // What cannot be compressed is hardly longer.
+    // Incompressible bytes become hardly longer.
     let stored = records.get(&part_name(name, number), to_u64(most).saturating_mul(2))?;
     unpacked(&stored, most)
 }

@@ -64,7 +64,7 @@ struct StoreFile {
     open: Arc<OpenFrames>,
     /// Its number among the files.
     number: usize,
-    /// What its first bytes say.
+    /// Whether it begins as a frame does.
     is_frame: Once<bool>,
 }
 
@@ -79,7 +79,7 @@ impl StoreDir {
             Kind::Unsupported(_) => Error::unsupported(UNLISTED, "URL"),
             _ => e,
         })?;
-        // That which was pinned.
+        // The pinned one.
         let pinned = files.source(INDEX.as_bytes())?;
         let frame = Frame::contiguous(&pinned, FileOffset(0), memory).map_err(|e| e.within(INDEX))?;
         if !frame.metalayers.iter().any(|layer| KINDS.contains(&&*layer.name)) {

@@ -69,7 +69,7 @@ impl Decoded {
         for piece in next.into_iter().filter(|&piece| !self.shared.is_there(piece)) {
             let shared = self.shared.clone();
             let job = carried(move || {
-                // Who reads it gets the error.
+                // Its reader gets the error.
                 drop(shared.piece(piece));
             });
             self.threads.run(Box::new(job));

@@ -242,7 +242,7 @@ mod tests {
         assert!(dumped(&found) == dumped(&walked));
         let numbers = |index: &Index| (index.members, index.left_out, index.bytes, index.damage.is_none());
         assert_eq!(numbers(&found), numbers(&walked));
-        // What the user knows as a container may change.
+        // The extensions of containers may change.
         let dirs = |is_dir: IsDir<'_>| {
             find(&place.records(), &place.account, is_dir).unwrap().unwrap().node(ROOT).unwrap().len
         };

@@ -60,7 +60,7 @@ impl Walk {
         Ok(())
     }
 
-    /// What it has found.
+    /// The tree of the members that it has found.
     ///
     /// # Errors
     /// Fails if the account is exhausted.
@@ -119,7 +119,7 @@ impl Building {
             NodeKind::Symlink if link.len() > NAME => return Ok(false),
             NodeKind::Symlink => node.at = self.index.push_target(link)?,
             NodeKind::Dangling => {
-                // What has that name now: a later member may replace it there, but not here.
+                // The member of that name now: a later one may replace it there, but not here.
                 let found = self.find_path(link).and_then(|number| self.index.node(number));
                 match found.filter(|found| found.kind != NodeKind::Dir) {
                     Some(found) => node = Node { parent, next: NONE, ..found },

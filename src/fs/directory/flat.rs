@@ -70,7 +70,7 @@ impl Default for Flat {
     }
 }
 
-/// What has a name that no file has.
+/// An entry whose name no file has.
 #[derive(Debug)]
 pub(super) enum FlatEntry {
     /// A file that stands for a container.
@@ -184,7 +184,7 @@ impl Directory {
         Ok(names)
     }
 
-    /// What `name` is of a container in `parent`; `None` if there is none. Counts the look-up.
+    /// The entry `name` of a container in `parent`; `None` if there is none. Counts the look-up.
     pub(super) fn find_flat(&self, parent: u64, name: &OsStr, uid: u32) -> Result<Option<FlatEntry>, Errno> {
         let below = self.below(parent)?;
         let flat = self.flat_names(parent, &below).map_err(|e| errno(&e))?;

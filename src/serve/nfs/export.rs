@@ -103,7 +103,7 @@ pub(super) struct Export {
     listings: Recent<u128, Arc<Vec<Listed>>>,
 }
 
-/// What has the secret path as its only entry, which is not listed.
+/// The directory with the secret path as its only entry, which is not listed.
 const OUTSIDE: Handle = Handle([0; 48]);
 
 impl Export {

@@ -86,7 +86,7 @@ async fn connection(stream: TcpStream, export: Arc<Export>) -> io::Result<()> {
             let mut replies = replies.lock().await;
             if let Err(e) = timeout(PATIENCE, reply_to(&mut replies, reply)).await.unwrap_or_else(|e| Err(e.into())) {
                 tracing::debug!("NFS: {e}");
-                // What follows would be out of step.
+                // The bytes after it would be out of step.
                 let _ = replies.shutdown().await;
             }
             drop(permit);

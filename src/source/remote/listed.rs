@@ -1,6 +1,6 @@
 //! All objects below a prefix: pinned by a list when the container was opened, opened only when they are read.
 //!
-//! What [`crate::source::Folder`] is to a directory: one changed object makes all of them changed, permanently. An object
+//! The counterpart of [`crate::source::Folder`]: one changed object makes all of them changed, permanently. An object
 //! that was added is not noticed.
 //!
 //! Limits: [`MOST`] objects, [`DEPTH`] directories in each other; names and versions are lists of the account.

@@ -41,12 +41,12 @@ pub(super) struct Object {
     pub(super) etag: Option<String>,
 }
 
-/// What a list is of.
+/// The objects that a list names.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Query<'a> {
-    /// What the keys begin with that the names are without.
+    /// The beginning of the keys that the names leave out.
     pub(super) base: &'a str,
-    /// What the keys begin with.
+    /// The beginning of the keys.
     pub(super) prefix: &'a str,
     pub(super) depth: Depth,
     /// Most entries of a page.

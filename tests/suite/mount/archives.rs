@@ -145,7 +145,7 @@ fn the_layout_plain_of_one_file_is_that_file_or_the_directory_of_the_archive() {
     assert_eq!(listed(&mounted.path("x.tar")), listed(&dir.join("want")));
     unmount();
 
-    // What is no compressed file has its tree as ever.
+    // Any other container has its tree as ever.
     let array = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/blosc2/n05_5d_f4.b2nd");
     let mut command = fzmfs();
     let output = run(command.arg("mount").arg(&array).arg(&mounted.point).args(["-o", "layout=plain"]));

@@ -58,7 +58,7 @@ fn a_store_is_the_one_that_the_same_directory_on_the_disk_is() {
         assert!(near.len() > 20, "{near:?}");
         for (number, url) in urls.iter().enumerate() {
             let all = [&["ls", "-R"][..], &["ls", "-l"], &["verify"], &["info"], &["info", "--json"]];
-            // What is a directory of containers has no description.
+            // A directory of containers has no description.
             for args in &all[..if name.is_empty() { 3 } else { 5 }] {
                 let (near, far) = (run(s3().args(*args).arg(local)), run(s3().args(*args).arg(url)));
                 let said = text(&far).replace(url.trim_end_matches('/'), local);
@@ -147,7 +147,7 @@ fn a_store_of_which_an_object_was_replaced_or_removed_is_an_error_until_it_is_op
         for path in ["a/notes.txt", "a/small/data.raw", "info.json"] {
             assert!(fs::File::open(mounted.0.join(path)).is_err(), "the whole store has changed");
         }
-        // Who opens it again has what is there now.
+        // The next open sees the present version.
         let cat = |source: &str, path: &str| run(with(&endpoint).args(["cat", source, path]));
         let want = run(fzmfs().arg("cat").arg(data("blosc2/n05_5d_f4.b2nd")).arg("data.raw")).stdout;
         for now in [cat(&one, "a/large/data.raw"), cat(&all, "x.b2d/a/large/data.raw")] {

@@ -37,7 +37,7 @@ const CLOSING: Duration = Duration::from_secs(5);
 /// The nice value of the thread that compresses: readers come first.
 const NICE: i32 = 19;
 
-/// What the checkpoints of all frames of a container share.
+/// The account, the index and the thread that the checkpoints of all frames of a container share.
 pub(super) struct Keeper {
     account: Account,
     /// Where they are kept for later mounts.

@@ -48,7 +48,7 @@ pub(super) struct Batches {
     ends: Once<(Vec<u64>, Charge)>,
 }
 
-/// What a chunk is.
+/// The kind of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// Lists of values.

@@ -22,7 +22,7 @@ pub(super) struct TableFiles {
     arrow: Once<BlobRef>,
 }
 
-/// What was made of a column.
+/// The files of a column.
 #[derive(Default)]
 struct Contents {
     values: OnceLock<BlobRef>,

@@ -23,7 +23,7 @@ pub(super) enum Missing {
 }
 
 impl Missing {
-    /// What `value` is as an element of `itemsize` bytes of the type `descr`.
+    /// `value` as an element of `itemsize` bytes of the type `descr`.
     ///
     /// # Errors
     /// Fails if it is of no known kind.
@@ -60,7 +60,7 @@ impl Missing {
         }
     }
 
-    /// What `value` is as text.
+    /// `value` as text.
     ///
     /// # Errors
     /// Fails if it is no text.
