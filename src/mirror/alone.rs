@@ -6,9 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use super::Layout;
+use super::reshaped::Reshaped;
 use crate::error::Result;
-use crate::format::{Arrays, BlobRef, Check, Container, Entry, File, Info, Node};
-use crate::source::Source;
+use crate::format::{Container, Entry, File, Node};
 
 /// The compressed file `name` as a tree whose root holds what was compressed, under the name that it had. `None` if the
 /// container is no compressed file, or one of a container that is no archive.
@@ -39,45 +39,6 @@ pub(super) fn alone(container: &Arc<dyn Container>, stem: &[u8]) -> Result<Optio
         _ => return Ok(None),
     };
     let entry = Entry::named(stem, "", node);
-    Ok(Some(Arc::new(Alone { outer: container.clone(), entry })))
-}
-
-/// A container as its only entry.
-struct Alone {
-    outer: Arc<dyn Container>,
-    entry: Entry,
-}
-
-impl Container for Alone {
-    fn wrapped(&self) -> Option<&Arc<dyn Container>> {
-        Some(&self.outer)
-    }
-
-    fn info(&self) -> Info {
-        self.outer.info()
-    }
-
-    fn is_described(&self) -> bool {
-        false
-    }
-
-    fn entries(&self) -> Result<Vec<Entry>> {
-        Ok(vec![self.entry.clone()])
-    }
-
-    fn stream(&self) -> Option<BlobRef> {
-        None
-    }
-
-    fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
-        Ok(None)
-    }
-
-    fn checks(&self) -> Vec<Check> {
-        self.outer.checks()
-    }
-
-    fn sources(&self) -> Vec<Arc<Source>> {
-        self.outer.sources()
-    }
+    let (outer, described) = (container.clone(), container.clone());
+    Ok(Some(Arc::new(Reshaped { outer, described, entries: vec![entry], archive: None })))
 }

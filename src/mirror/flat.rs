@@ -10,12 +10,9 @@ use std::sync::Arc;
 
 use super::Layout;
 use super::alone::alone;
+use super::reshaped::Reshaped;
 use crate::error::Result;
-use crate::format::{
-    Arrays, BlobRef, Check, Container, Content, Entry, File, Info, Node, compressed_name, extension_at,
-    has_usual_extension,
-};
-use crate::source::Source;
+use crate::format::{Container, Content, Entry, File, Info, Node, compressed_name, extension_at, has_usual_extension};
 use crate::tree::{Attr, Ino, ROOT, Tree, is_safe};
 
 /// The suffixes of the files.
@@ -83,9 +80,18 @@ pub(super) fn flattened(
         Node::File(file) if file.is_principal && entry.suffix == ".raw" => Some(file),
         _ => None,
     });
-    let made =
-        |data| Arc::new(Flat { outer: container.clone(), shown, data, stem: stem.to_vec() }) as Arc<dyn Container>;
-    Ok(data.map(made))
+    Ok(data.map(|data| {
+        let entries = files(&shown.info(), data, stem);
+        Arc::new(Reshaped { outer: container.clone(), described: shown, entries, archive: None }) as Arc<dyn Container>
+    }))
+}
+
+/// The files of a container with the principal stream `data`, called `stem`.
+fn files(info: &Info, data: Box<File>, stem: &[u8]) -> Vec<Entry> {
+    let json = File::new(Content::json(&info.to_json())).attr("format", info.format);
+    // Headers would name the file as it is called in a tree, and here it has the name of the container.
+    let data = Box::new(File { is_principal: data.is_principal && is_safe(stem), ..*data });
+    vec![Entry::named(stem.to_vec(), ".json", json), Entry::named(stem.to_vec(), ".raw", Node::File(data))]
 }
 
 /// The files that the root of `tree` shows.
@@ -103,54 +109,4 @@ pub fn shown(tree: &Tree, layout: Layout) -> Result<Shown> {
         }
     }
     Ok(shown)
-}
-
-/// The files of a container, under another name.
-struct Flat {
-    outer: Arc<dyn Container>,
-    shown: Arc<dyn Container>,
-    data: Box<File>,
-    stem: Vec<u8>,
-}
-
-impl Container for Flat {
-    fn wrapped(&self) -> Option<&Arc<dyn Container>> {
-        Some(&self.outer)
-    }
-
-    fn info(&self) -> Info {
-        self.shown.info()
-    }
-
-    fn is_described(&self) -> bool {
-        false
-    }
-
-    fn entries(&self) -> Result<Vec<Entry>> {
-        let info = self.info();
-        let json = File::new(Content::json(&info.to_json())).attr("format", info.format);
-        let mut data = self.data.clone();
-        // Headers would name the file as it is called in a tree, and here it has the name of the container.
-        data.is_principal &= is_safe(&self.stem);
-        Ok(vec![
-            Entry::named(self.stem.clone(), ".json", json),
-            Entry::named(self.stem.clone(), ".raw", Node::File(data)),
-        ])
-    }
-
-    fn stream(&self) -> Option<BlobRef> {
-        None
-    }
-
-    fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
-        Ok(None)
-    }
-
-    fn checks(&self) -> Vec<Check> {
-        self.outer.checks()
-    }
-
-    fn sources(&self) -> Vec<Arc<Source>> {
-        self.outer.sources()
-    }
 }

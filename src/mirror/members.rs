@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use super::reshaped::Reshaped;
 use crate::error::Result;
-use crate::format::{Arrays, BlobRef, Check, Container, Enclosed, Entry, Info, Node};
-use crate::source::Source;
+use crate::format::{Container, Node};
 
 /// `container`; with an archive in its stream, the members of that.
 ///
@@ -25,47 +25,10 @@ pub(super) fn members(container: Arc<dyn Container>) -> Result<Arc<dyn Container
         _ => None,
     });
     Ok(match archive {
-        Some(archive) => Arc::new(Members { outer: container, archive }),
+        Some(archive) => {
+            let (outer, described) = (container.clone(), container);
+            Arc::new(Reshaped { outer, described, entries: Vec::new(), archive: Some(archive) })
+        }
         None => container,
     })
-}
-
-/// The archive in the stream of a container.
-struct Members {
-    outer: Arc<dyn Container>,
-    archive: Arc<dyn Enclosed>,
-}
-
-impl Container for Members {
-    fn wrapped(&self) -> Option<&Arc<dyn Container>> {
-        Some(&self.outer)
-    }
-
-    fn shown(&self) -> Option<Arc<dyn Enclosed>> {
-        Some(self.archive.clone())
-    }
-
-    fn info(&self) -> Info {
-        self.outer.info()
-    }
-
-    fn entries(&self) -> Result<Vec<Entry>> {
-        Ok(Vec::new())
-    }
-
-    fn stream(&self) -> Option<BlobRef> {
-        None
-    }
-
-    fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
-        Ok(None)
-    }
-
-    fn checks(&self) -> Vec<Check> {
-        self.outer.checks()
-    }
-
-    fn sources(&self) -> Vec<Arc<Source>> {
-        self.outer.sources()
-    }
 }

@@ -15,6 +15,7 @@ mod flat_names;
 mod glob;
 mod members;
 mod opening;
+mod reshaped;
 mod rules;
 
 pub use alone::plain;
