@@ -3,8 +3,8 @@
 //! [`Index::of`] gives the records about one source: [`Records::get`] and [`Records::put`] take one by its name, which
 //! begins with its kind.
 //!
-//! `record`: a record as a file. `secret`: the user's key. `places`: where both are by default. The directory is a [`CacheDir`], with a directory for each
-//! version of a file; see [`Source::fingerprint`].
+//! `record`: a record as a file. `passed`: checks that have passed. `secret`: the user's key. `places`: where both are by
+//! default. The directory is a [`CacheDir`], with a directory for each version of a file; see [`Source::fingerprint`].
 //!
 //! Invariants: a record is returned only if this user wrote it, by this version of the format, under this name, about
 //! this version of the file: all of that is authenticated (HMAC-SHA256), and the file is checked to be unchanged. So an
@@ -13,6 +13,7 @@
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 mod hmac;
+mod passed;
 pub mod places;
 pub mod record;
 mod secret;

@@ -214,3 +214,29 @@ fn processes_that_share_an_index_find_whole_records() {
         }
     });
 }
+
+#[test]
+fn a_check_over_much_that_has_passed_is_not_repeated_until_the_file_changes() {
+    let place = Place::new();
+    let ran = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let runs = |cost: u64, stored: &[u8], verdict: fn() -> crate::error::Result<()>| {
+        let (before, counter) = (ran.load(Ordering::Relaxed), ran.clone());
+        let source = Source::open(&place.file()).unwrap();
+        let check = place.index(SIZE).once(&source, crate::bytes::FileOffset(64), stored, cost, move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+            verdict()
+        });
+        let passed = check().is_ok();
+        (ran.load(Ordering::Relaxed) - before, passed)
+    };
+    let broken = || Err(crate::error::Error::corrupt("broken", "x"));
+    let long = 64 << 20;
+    assert_eq!([runs(long - 1, b"1", || Ok(())), runs(long - 1, b"1", || Ok(()))], [(1, true); 2], "cheap");
+    assert_eq!([runs(long, b"1", broken), runs(long, b"1", broken)], [(1, false); 2], "a failure is not kept");
+    assert_eq!([runs(long, b"1", || Ok(())), runs(long, b"1", broken)], [(1, true), (0, true)]);
+    assert_eq!(runs(long, b"2", broken), (1, false), "another checksum");
+    let mut bytes = fs::read(place.file()).unwrap();
+    bytes[100_000] ^= 1;
+    fs::write(place.file(), bytes).unwrap();
+    assert_eq!(runs(long, b"1", broken), (1, false), "another version");
+}

@@ -363,7 +363,7 @@ fn parse_stages(header: &Header) -> Result<Vec<Box<dyn Stage>>> {
 fn payload_gate(source: &Arc<Source>, header: &Header, stored: u32, options: &Options) -> ChecksumGate {
     let (source, at, len) = (Arc::clone(source), FileOffset(header.header_size), header.compressed_size);
     let (threads, near) = (options.threads.clone(), source.clone());
-    let gate = ChecksumGate::new(&options.verify, len, &options.threads, move || {
+    let check = options.index.once(&near, at, &stored.to_le_bytes(), len, move || {
         let computed = crc32(&source, at, len, &threads, "payload")?;
         if computed == stored {
             return Ok(());
@@ -371,7 +371,7 @@ fn payload_gate(source: &Arc<Source>, header: &Header, stored: u32, options: &Op
         let kind = Kind::Checksum { stored: stored.into(), computed: computed.into() };
         Err(Error::new(kind, "data_checksum").at(AT_DATA_CHECKSUM))
     });
-    gate.near(move || near.is_near(at, len))
+    ChecksumGate::new(&options.verify, len, &options.threads, check).near(move || near.is_near(at, len))
 }
 
 /// All whole elements in `len` bytes, as one dimension.

@@ -37,7 +37,7 @@ pub(super) fn gate(
     let (source, at, len) = (Arc::clone(source), range.start, range.end.0.saturating_sub(range.start.0));
     let (threads, failed) = (options.threads.clone(), failed.clone());
     let (mode, near) = (failed.mode(described_at, &options.verify), source.clone());
-    let gate = ChecksumGate::new(&mode, len, &options.threads, move || {
+    let check = options.index.once(&near, at, text.as_bytes(), len, move || {
         let digest = digest.as_ref().map_err(Clone::clone)?;
         let read = |from, dst: &mut [u8]| {
             threads.check_open("component")?;
@@ -49,5 +49,5 @@ pub(super) fn gate(
         });
         verdict.inspect_err(|e| failed.note(described_at, e))
     });
-    Some(gate.near(move || near.is_near(at, len)))
+    Some(ChecksumGate::new(&mode, len, &options.threads, check).near(move || near.is_near(at, len)))
 }

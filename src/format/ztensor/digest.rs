@@ -59,6 +59,15 @@ impl Digest {
         }))
     }
 
+    /// Its value.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Crc32c(crc) => crc.to_be_bytes().to_vec(),
+            Self::Xxh3(hash) => hash.to_be_bytes().to_vec(),
+            Self::Sha256(hash) => hash.to_vec(),
+        }
+    }
+
     /// Starts hashing.
     pub(super) fn start(&self) -> Hasher {
         match self {

@@ -185,9 +185,11 @@ impl ZstdComponent {
             let (hash, cost) = (Arc::clone(&self.hash), self.expected.unwrap_or(u64::MAX));
             let (mode, described_at, failed) = (self.digest.mode(&self.options), *described_at, failed.clone());
             let (near, hashed) = (Arc::clone(&stream), Arc::clone(&hash));
-            let gate = ChecksumGate::lazy(&mode, cost, &self.options.threads, move || {
+            let stored = digest.bytes();
+            let check = self.options.index.once(&self.stored.source, at, &stored, cost, move || {
                 check(&stream, &digest, &hash).map_err(|e| e.at(at)).inspect_err(|e| failed.note(described_at, e))
             });
+            let gate = ChecksumGate::lazy(&mode, cost, &self.options.threads, check);
             // The readers have decoded all but a few pieces at the end.
             gate.near(move || near.pieces().is_ok_and(|pieces| hashed.is_almost(Layout::from(pieces).count())))
         }))

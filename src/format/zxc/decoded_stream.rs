@@ -67,9 +67,11 @@ impl DecodedStream {
             let gate = frame.header.is_verifiable().then(|| {
                 let (source, frame) = (Arc::clone(source), Arc::clone(&frame));
                 let cost = block_checksums::digest_cost(&frame);
-                ChecksumGate::new(&options.verify, cost, &options.threads, move || {
-                    block_checksums::digest(&source, &frame)
-                })
+                let (at, stored) = (frame.footer.digest_at, frame.footer.digest.to_le_bytes());
+                let of = Arc::clone(&source);
+                let check = move || block_checksums::digest(&source, &frame);
+                let check = options.index.once(&of, at, &stored, cost, check);
+                ChecksumGate::new(&options.verify, cost, &options.threads, check)
             });
             let dictionary = match frame.header.dict_id {
                 None => FrameDictionary::None,

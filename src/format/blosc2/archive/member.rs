@@ -14,6 +14,7 @@ use crate::format::blosc2::frame::{Frame, MAGIC};
 use crate::format::blosc2::frames::{self, FrameDir, OpenFrame, OpenFrames};
 use crate::format::blosc2::memory::Memory;
 use crate::format::{Content, Directory, Entry, File, FileExtent, Node, Options};
+use crate::index::Index;
 use crate::source::Source;
 
 /// Bytes of a local header up to the name.
@@ -41,6 +42,7 @@ pub(super) struct Member {
     memory: Arc<Memory>,
     verify: Verify,
     threads: Threads,
+    index: Index,
     pub(super) name: Vec<u8>,
     /// Compression method; 0: stored.
     method: u16,
@@ -106,6 +108,7 @@ impl Member {
             memory: Arc::clone(memory),
             verify: options.verify.clone(),
             threads: options.threads.clone(),
+            index: options.index.clone(),
             name,
             method,
             is_encrypted: flags & 1 != 0,
@@ -178,7 +181,8 @@ impl Member {
     pub(super) fn gate(&self, start: FileOffset) -> ChecksumGate {
         let (source, len, stored, threads) = (self.source.clone(), self.len, self.crc, self.threads.clone());
         let (local, failed, near) = (self.local, self.open.failed.clone(), source.clone());
-        let gate = ChecksumGate::new(&failed.mode(local, &self.verify), len, &self.threads, move || {
+        let mode = failed.mode(local, &self.verify);
+        let check = self.index.once(&near, start, &stored.to_le_bytes(), len, move || {
             match crc32(&source, start, len, &threads, "member")? {
                 computed if computed == stored => Ok(()),
                 computed => {
@@ -189,7 +193,7 @@ impl Member {
                 }
             }
         });
-        gate.near(move || near.is_near(start, len))
+        ChecksumGate::new(&mode, len, &self.threads, check).near(move || near.is_near(start, len))
     }
 
     /// The file or directory that the member is shown as. A corrupt member becomes a file that fails on every use.
