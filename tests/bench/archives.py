@@ -5,7 +5,8 @@ one member of 10,000, SQLite, grep, four readers at once; then the most memory o
 an index of an earlier mount, and those that gain by one also with it ("again"). `zstd -dc` and `tar` do the same work as
 a third row where they can. FOLDER gets the files, FZMFS_BENCH_MIB of text (256). A part is measured if its name holds
 one of the WORDs: frames, tar, million, sqlite. FZMFS_BENCH_ROUNDS sets the rounds (3), FZMFS_BENCH_MEMBERS the members
-(1,000,000). FZMFS_BENCH_TABLE names a file that gets each row.
+(1,000,000). FZMFS_BENCH_OPTIONS are more options of fzmfs, such as cache=8M: ratarmount keeps next to nothing that it
+has decoded. FZMFS_BENCH_TABLE names a file that gets each row.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ WORDS = sys.argv[4:]
 MIB = int(os.environ.get("FZMFS_BENCH_MIB", "256"))
 ROUNDS = int(os.environ.get("FZMFS_BENCH_ROUNDS", "3"))
 MEMBERS = int(os.environ.get("FZMFS_BENCH_MEMBERS", "1000000"))
+OPTIONS = "".join(f",{option}" for option in os.environ.get("FZMFS_BENCH_OPTIONS", "").split(",") if option)
 READS = 200
 QUERIES = 1000
 POINT, INDEX = FOLDER / "mount", FOLDER / "index"
@@ -60,7 +62,7 @@ class Mount:
         if not again:
             forget(source)
         if program == PROGRAM:
-            command = [PROGRAM, "mount", "-o", f"index={INDEX}", source, POINT]
+            command = [PROGRAM, "mount", "-o", f"index={INDEX}{OPTIONS}", source, POINT]
         else:
             command = [RATARMOUNT, source, POINT]
         start = time.perf_counter()
