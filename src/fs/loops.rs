@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::mount::DEVICE;
 use super::sys;
 
-/// Loops only look up and offload: a few suffice for any number of readers.
+/// Loops look up, and all but one may do metadata work (`offload`): a few suffice for any number of readers.
 const LOOPS: std::ops::RangeInclusive<usize> = 2..=8;
 
 /// fuser's allocation per loop: its largest request, and a page.
@@ -29,6 +29,9 @@ const STACKS: usize = (2 << 20) + (256 << 10);
 /// Descriptors that are opened later: the device twice, the mount table, the root of the mount, one to examine our
 /// threads; minus the one that pins the mount point.
 const DESCRIPTORS: usize = 4;
+
+/// What the names of fuser's event loops begin with.
+pub(super) const NAME: &str = "fuser-";
 
 /// How long the loops may take to start.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -124,6 +127,11 @@ fn descriptors(path: &str, count: usize) -> io::Result<()> {
     (0..count).map(open).collect::<io::Result<Vec<File>>>().map(drop)
 }
 
+/// Whether this thread is an event loop.
+pub(super) fn is_loop() -> bool {
+    thread::current().name().is_some_and(|name| name.starts_with(NAME))
+}
+
 /// The number of loops that have started, identified by fuser's thread names.
 fn running() -> io::Result<usize> {
     let mut loops = 0;
@@ -131,7 +139,7 @@ fn running() -> io::Result<usize> {
     let tasks = std::fs::read_dir("/proc/self/task")?.map(|task| Ok(task?.path()));
     for task in tasks.collect::<io::Result<Vec<_>>>()? {
         match std::fs::read(task.join("comm")) {
-            Ok(name) => loops += usize::from(name.starts_with(b"fuser-")),
+            Ok(name) => loops += usize::from(name.starts_with(NAME.as_bytes())),
             // The thread has just ended.
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => {}
             Err(e) => return Err(e),

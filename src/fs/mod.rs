@@ -1,6 +1,7 @@
 //! The mount: FUSE calls translated to tree queries, and the daemon around them.
 //!
-//! Invariant: event loops answer from memory and offload the rest: they do not parse, sort, decode or wait for a disk.
+//! Invariant: event loops answer from memory and offload the rest. All but one of them may parse, sort or wait for a disk
+//! for their own request (`offload`); none decodes or waits for a server.
 //!
 //! How replies reach the kernel: measured with a server of one 512 MiB file in memory (libfuse 3.19, two threads),
 //! Linux 6.18 on two cores, medians of 9 interleaved rounds. A way is taken if it makes reads in order 15 % faster and

@@ -8,19 +8,27 @@
 //! Reads of files that are passed through wait for disks and servers and decode nothing: they have their own threads,
 //! so that one without an answer blocks nothing else.
 //!
+//! An event loop does metadata and opening for its own request itself while another loop is left to take the next one:
+//! that saves waking a thread for each request of a program that asks one after the other. The last loop never waits. Not
+//! on a server, where all of them would wait most of the time. 200 small containers, each opened and read for the first
+//! time (18 medians of 9 to 15 rounds, 16 KiB and 1 MiB, both programs in turn): 0.49 to 1.2 of the time, median 0.86.
+//!
 //! A job is wanted as long as the request that offloaded it.
 //!
 //! Limits: [`METADATA_THREADS`] threads for metadata, and as many for openings, or [`FAR`] of each if the container is
 //! on a server; [`PASSED_THREADS`] for files that are passed through; `threads=` threads for each of the others.
 #![forbid(unsafe_code)]
 
+use std::cell::Cell;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::killed::Waits;
+use super::loops;
 use crate::cache::Cache;
 use crate::checksum::Threads;
 use crate::pool::{Job, Pool};
@@ -71,6 +79,8 @@ pub(super) struct Offload {
     checks: Threads,
     /// Jobs waiting behind the running job of the same turn.
     turns: Mutex<HashMap<Turn, VecDeque<Queued>>>,
+    /// How many more event loops may wait at the same time.
+    spare_loops: AtomicUsize,
 }
 
 /// A job that waits for its turn.
@@ -85,7 +95,15 @@ impl Offload {
     pub(super) fn new(cache: Arc<Cache>, checks: Threads) -> Arc<Self> {
         let [metadata, opening] = ["metadata", "opening"].map(|name| Pool::new(METADATA_THREADS, name));
         let passed = Pool::new(PASSED_THREADS, "passed");
-        Arc::new(Self { metadata, opening, passed, cache, checks, turns: Mutex::default() })
+        Arc::new(Self {
+            metadata,
+            opening,
+            passed,
+            cache,
+            checks,
+            turns: Mutex::default(),
+            spare_loops: AtomicUsize::new(0),
+        })
     }
 
     /// For requests that may wait for long, and are registered in `waits`; `is_far`: for a server.
@@ -98,15 +116,27 @@ impl Offload {
         waits.on_given_up(move || me.upgrade().iter().for_each(|offload| offload.end_unwanted()));
     }
 
+    /// Lets event loops do metadata work of their own requests: of `count` loops, all but one at the same time.
+    pub(super) fn share_loops(&self, count: usize) {
+        self.spare_loops.store(count.saturating_sub(1), Ordering::Relaxed);
+    }
+
     /// Drops `value`, perhaps the last reference to a file on a server, on a metadata thread: that may have to write
     /// the fetched bytes to disk.
     pub(super) fn release(&self, value: impl Send + 'static) {
         self.metadata.demand(Box::new(move || drop(value)));
     }
 
-    /// Runs `job`.
+    /// Runs `job`; on this thread, if it is an event loop that may wait.
     pub(super) fn run(&self, on: On, job: Job) {
-        let job = Box::new(carried(job));
+        let job: Job = Box::new(carried(job));
+        match self.waiting_loop(on) {
+            Some(_waiting) => run_caught(job),
+            None => self.start(on, job),
+        }
+    }
+
+    fn start(&self, on: On, job: Job) {
         match on {
             On::Metadata => self.metadata.demand(job),
             On::Opening => self.opening.demand(job),
@@ -118,9 +148,18 @@ impl Offload {
 
     /// Runs `job` after all earlier jobs of the same `turn`.
     pub(super) fn run_in_turn(self: &Arc<Self>, turn: Turn, on: On, job: Job) {
-        if let Some(job) = self.queue(turn, on, job) {
-            self.take_turn(turn, on, job);
+        let Some(job) = self.queue(turn, on, job) else { return };
+        match self.waiting_loop(on).filter(|_| turn != Turn::Ahead) {
+            Some(_waiting) => self.have_turn(turn, job),
+            None => self.take_turn(turn, on, job),
         }
+    }
+
+    /// If this thread is an event loop that may do work meant for the threads `on`: what keeps it from being counted as
+    /// free meanwhile.
+    fn waiting_loop(&self, on: On) -> Option<WaitingLoop<'_>> {
+        let is_metadata = matches!(on, On::Metadata | On::Opening);
+        WaitingLoop::begin(&self.spare_loops).filter(|_| is_metadata)
     }
 
     /// As [`Offload::run_in_turn`] on the threads for openings, called on a thread that may wait: runs `job` at once, on
@@ -148,14 +187,12 @@ impl Offload {
 
     fn take_turn(self: &Arc<Self>, turn: Turn, on: On, job: Job) {
         let me = self.clone();
-        self.run(on, Box::new(move || me.have_turn(turn, job)));
+        self.start(on, Box::new(carried(move || me.have_turn(turn, job))));
     }
 
     /// Runs `job`, whose turn it is, and passes the turn on.
     fn have_turn(self: &Arc<Self>, turn: Turn, job: Job) {
-        if catch_unwind(AssertUnwindSafe(job)).is_err() {
-            tracing::error!("a request that was offloaded panicked");
-        }
+        run_caught(job);
         let mut turns = self.turns();
         let next = turns.get_mut(&turn).and_then(VecDeque::pop_front);
         if next.is_none() {
@@ -177,12 +214,49 @@ impl Offload {
             *queue = left;
         }
         for Queued { on, job, .. } in unwanted {
-            self.run(on, job);
+            self.start(on, job);
         }
     }
 
     fn turns(&self) -> MutexGuard<'_, HashMap<Turn, VecDeque<Queued>>> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn run_caught(job: Job) {
+    if catch_unwind(AssertUnwindSafe(job)).is_err() {
+        tracing::error!("a request that was offloaded panicked");
+    }
+}
+
+thread_local! {
+    /// Whether this thread is an event loop that does work.
+    static WORKS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// An event loop that does work while this exists; `None` within other work that it does.
+struct WaitingLoop<'a>(Option<&'a AtomicUsize>);
+
+impl<'a> WaitingLoop<'a> {
+    fn begin(spare: &'a AtomicUsize) -> Option<Self> {
+        if WORKS.get() {
+            return Some(Self(None));
+        }
+        let take = |spare: usize| spare.checked_sub(1);
+        if !loops::is_loop() || spare.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+            return None;
+        }
+        WORKS.set(true);
+        Some(Self(Some(spare)))
+    }
+}
+
+impl Drop for WaitingLoop<'_> {
+    fn drop(&mut self) {
+        if let Some(spare) = self.0 {
+            WORKS.set(false);
+            spare.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -246,6 +320,58 @@ mod tests {
         assert!(rx.try_recv().is_err());
         go.send(()).unwrap();
         assert_ne!(rx.recv_timeout(PATIENCE).unwrap(), here);
+    }
+
+    #[test]
+    fn event_loops_do_their_own_metadata_work_and_one_is_always_left() {
+        let offload = Offload::new(Cache::new(1 << 20, 1), Threads::new(1));
+        offload.share_loops(2);
+        // Runs `call` on a thread that is named as an event loop.
+        let on_loop = |number: u32, call: Box<dyn FnOnce() + Send>| {
+            thread::Builder::new().name(format!("{}{number}", loops::NAME)).spawn(call).unwrap()
+        };
+        let (tx, rx) = mpsc::channel();
+        let (go, wait) = mpsc::channel::<()>();
+        let (busy, report) = (offload.clone(), tx.clone());
+        let first = on_loop(
+            0,
+            Box::new(move || {
+                let (here, nested) = (thread::current().id(), busy.clone());
+                let job = move || {
+                    assert_eq!(thread::current().id(), here);
+                    // What it needs in turn is done here too; reads, and work for later requests, are not.
+                    let report_here = report.clone();
+                    nested.run(On::Metadata, Box::new(move || report_here.send(thread::current().id()).unwrap()));
+                    let report_here = report.clone();
+                    nested.run(On::Passed, Box::new(move || report_here.send(thread::current().id()).unwrap()));
+                    let ahead = Box::new(move || report.send(thread::current().id()).unwrap());
+                    nested.run_in_turn(Turn::Ahead, On::Metadata, ahead);
+                    wait.recv().unwrap();
+                };
+                busy.run_in_turn(Turn::Inode(Ino(7)), On::Opening, Box::new(job));
+            }),
+        );
+        let ran: Vec<_> = (0..3).map(|_| rx.recv_timeout(PATIENCE).unwrap()).collect();
+        assert_eq!(ran.iter().filter(|&&id| id == first.thread().id()).count(), 1);
+        let where_it_runs = |number| {
+            let (offload, report) = (offload.clone(), tx.clone());
+            let call = move || {
+                let job = Box::new(move || report.send(thread::current().id()).unwrap());
+                offload.run_in_turn(Turn::Inode(Ino(8)), On::Opening, job);
+            };
+            let thread = on_loop(number, Box::new(call));
+            let id = thread.thread().id();
+            thread.join().unwrap();
+            rx.recv_timeout(PATIENCE).unwrap() == id
+        };
+        assert!(!where_it_runs(1), "the last loop hands its work over");
+        go.send(()).unwrap();
+        first.join().unwrap();
+        assert!(where_it_runs(1), "another one is left again");
+        // Threads of other names never do.
+        let report = tx.clone();
+        offload.run(On::Metadata, Box::new(move || report.send(thread::current().id()).unwrap()));
+        assert_ne!(rx.recv_timeout(PATIENCE).unwrap(), thread::current().id());
     }
 
     #[test]

@@ -112,6 +112,7 @@ struct Parts<S> {
     waits: Option<Arc<Waits>>,
     /// Whether reads may wait for a server.
     is_far: bool,
+    offload: Arc<Offload>,
     activity: Arc<Activity>,
     ended: File,
     ends: File,
@@ -146,13 +147,14 @@ fn container_parts(request: &MountOptions, container: &Arc<dyn Container>) -> Re
     let activity = Arc::new(Activity::default());
     let users = held::users(&request.options.account, request.access);
     let holders = Holders::new(&users, 0, &activity);
-    let mut shared = Shared::new(tree, faults, (cache.clone(), offload), watch.clone(), attributes, holders, decoder);
+    let mut shared =
+        Shared::new(tree, faults, (cache.clone(), offload.clone()), watch.clone(), attributes, holders, decoder);
     shared.killed = killed;
     // By opening the root, fusermount3 finds out whether the mount is dead.
     let session = Session::new(shared, request.auto_unmount);
     let (ended, ends) = sys::pipe().map_err(refused)?;
     let watch = Box::new(move |notifier: &Notifier| watch.run(notifier, || cache.clear()));
-    Ok(Parts { session, watch, waits, is_far, activity, ended, ends })
+    Ok(Parts { session, watch, waits, is_far, offload, activity, ended, ends })
 }
 
 fn directory_parts(request: &MountOptions, containers: Containers) -> Result<Parts<DirectorySession>, Failure> {
@@ -161,7 +163,8 @@ fn directory_parts(request: &MountOptions, containers: Containers) -> Result<Par
     let activity = Arc::new(Activity::default());
     // Names cannot be chosen so that their inode numbers collide.
     let seed = RandomState::new().hash_one(0);
-    let directory = Directory::new(containers, request, cache, offload, activity.clone(), seed).map_err(refused)?;
+    let directory =
+        Directory::new(containers, request, cache, offload.clone(), activity.clone(), seed).map_err(refused)?;
     let (ended, ends) = sys::pipe().map_err(refused)?;
     let end = ended.try_clone().map_err(refused)?;
     let (waits, is_far) = directory.waits();
@@ -169,7 +172,7 @@ fn directory_parts(request: &MountOptions, containers: Containers) -> Result<Par
     let session = DirectorySession::new(directory.clone());
     // Until the session ends: then this is readable, and stays so.
     let watch = Box::new(move |notifier: &Notifier| directory.watch(notifier, &end));
-    Ok(Parts { session, watch, waits, is_far, activity, ended, ends })
+    Ok(Parts { session, watch, waits, is_far, offload, activity, ended, ends })
 }
 
 /// The cache and the threads of a mount; no thread is started yet.
@@ -185,10 +188,13 @@ impl<S: Filesystem> Parts<S> {
     /// Starts the session and its threads. The returned file becomes readable when the session ends; it contains the
     /// reason unless that was an unmount.
     fn start(self, request: &MountOptions, device: OwnedFd, loops: Loops) -> io::Result<File> {
-        let Self { session, watch, waits, ended, mut ends, .. } = self;
+        let Self { session, watch, waits, is_far, offload, ended, mut ends, .. } = self;
         let mut config = fuser::Config::default();
         config.n_threads = Some(loops.count);
         config.clone_fd = loops.own_descriptors;
+        if !is_far {
+            offload.share_loops(loops.count);
+        }
         let access = match request.access {
             Access::Owner => SessionACL::Owner,
             Access::OwnerAndRoot => SessionACL::RootAndOwner,
