@@ -14,7 +14,7 @@ use crate::bytes::{Cursor, FileOffset, to_u64};
 pub type Key = [u8; 32];
 
 /// Begins every record. The version changes with the meaning of any payload.
-const MAGIC: [u8; 16] = *b"fzmfs index   1\n";
+const MAGIC: [u8; 16] = *b"fzmfs index   2\n";
 /// Bytes of the code.
 const CODE: usize = 32;
 /// Longest name.

@@ -41,7 +41,7 @@ impl MemberDir {
             NodeKind::Dir => Node::LazyDir(number.into()),
             NodeKind::Symlink => Node::LazyLink(number.into()),
             _ if self.archive.is_container(member, name) => Node::LazyDir(number.into()),
-            _ => Node::LazyFile(LazyFile { number: number.into(), len, stored: member.len, array: None }),
+            _ => Node::LazyFile(LazyFile { number: number.into(), len, stored: member.stored(), array: None }),
         }
     }
 }

@@ -179,7 +179,7 @@ impl Archive {
             }
             _ => self.stored(node.at().0, len),
         };
-        File::new(content).stored(len).attr("offset", node.at().0)
+        File::new(content).stored(node.stored()).attr("offset", node.at().0)
     }
 
     /// Whether the member `name` is shown as the container that it is by its name.

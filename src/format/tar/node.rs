@@ -4,10 +4,14 @@
 
 use crate::bytes::FileOffset;
 
+use super::header::BLOCK;
+
 /// The end of a list of children.
 pub(super) const NONE: u32 = u32::MAX;
 /// Bits of the size in its word.
 const SIZE: u32 = 48;
+/// Bits of the stored part of a sparse file.
+const PART: u32 = 24;
 
 /// The type of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +36,7 @@ pub(super) struct Node {
     pub(super) mode: Option<u16>,
     /// Bytes of a file; of a directory, how many of its children are directories.
     pub(super) len: u64,
-    /// Of a file, where its content is; of a sparse one, where its headers are; of a symbolic link, the number of its
+    /// Of a file, where its content is; of a sparse one, see [`sparse_at`]; of a symbolic link, the number of its
     /// target; of a directory, its first and its last child.
     pub(super) at: u64,
     /// Seconds since 1970, at most 272 years from then, and nanoseconds.
@@ -47,7 +51,16 @@ impl Node {
 
     /// Where the content or the headers of a file are.
     pub(super) fn at(&self) -> FileOffset {
-        FileOffset(self.at)
+        FileOffset(if self.kind == NodeKind::Sparse { (self.at >> PART).saturating_mul(BLOCK) } else { self.at })
+    }
+
+    /// Bytes of a file that are in the archive; of a sparse one, to within 2^-24 of its length.
+    pub(super) fn stored(&self) -> u64 {
+        if self.kind != NodeKind::Sparse {
+            return self.len;
+        }
+        let part = u128::from(self.at & ((1 << PART) - 1));
+        u64::try_from(u128::from(self.len).saturating_mul(part) >> PART).unwrap_or(self.len)
     }
 
     pub(super) fn encode(&self) -> [u64; 4] {
@@ -83,6 +96,12 @@ impl Node {
     }
 }
 
+/// Where the headers of a sparse file are, at the start of a block, and which part of its `len` bytes is in the archive.
+pub(super) fn sparse_at(headers: FileOffset, stored: u64, len: u64) -> u64 {
+    let part = (u128::from(stored) << PART).checked_div(len.into()).unwrap_or(0).min((1 << PART) - 1);
+    (headers.0 / BLOCK) << PART | u64::try_from(part).unwrap_or(0)
+}
+
 /// Half the seconds that a node can hold.
 const MOST: i64 = 1 << 33;
 /// No time.
@@ -102,6 +121,18 @@ pub(super) fn halves(both: u64) -> (u32, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sparse_file_has_its_headers_and_about_the_size_of_its_content() {
+        let most = (1 << SIZE) - BLOCK;
+        for (at, stored, len) in [(0, 0, 0), (512, 0, 7), (most, 7, 7), (1024, 4096, 5 << 20), (512, 1 << 40, most)] {
+            let mut node = Node::new(0, NodeKind::Sparse);
+            (node.at, node.len) = (sparse_at(FileOffset(at), stored, len), len);
+            let node = Node::decode(node.encode());
+            assert_eq!(node.at(), FileOffset(at));
+            assert!(node.stored() <= stored && stored - node.stored() <= (len >> PART) + 1, "{stored}");
+        }
+    }
 
     #[test]
     fn a_node_is_encoded_without_loss() {

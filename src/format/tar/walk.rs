@@ -17,7 +17,7 @@ use crate::source::Source;
 
 use super::index::{DEPTH, Index, IsDir, NAME, ROOT, WHAT};
 use super::members::{Member, Members, What};
-use super::node::{NONE, Node, NodeKind, halves, pair};
+use super::node::{NONE, Node, NodeKind, halves, pair, sparse_at};
 
 /// A walk over the headers of an archive, which may be given up and go on later.
 pub(super) struct Walk {
@@ -115,7 +115,7 @@ impl Building {
         match kind {
             NodeKind::Dir => node.len = 0,
             NodeKind::File => node.at = member.data.0,
-            NodeKind::Sparse => node.at = member.at.0,
+            NodeKind::Sparse => node.at = sparse_at(member.at, member.stored, member.len),
             NodeKind::Symlink if link.len() > NAME => return Ok(false),
             NodeKind::Symlink => node.at = self.index.push_target(link)?,
             NodeKind::Dangling => {

@@ -72,6 +72,8 @@ fn a_compressed_archive_is_the_directory_that_tar_extracts() {
         assert!(found == want, "{path}");
     }
     sh(&found, "tail -n 1 a/b/numbers | grep -qx 200000 && test $(find . -type f | wc -l) -eq 5");
+    // Holes take no blocks.
+    sh(&found, "test $(du -k holes | cut -f 1) -le 1");
     // What tar makes of it again is the same.
     let again = sh(&found, "tar -cf - . | tar -t | sort");
     assert_eq!(again, sh(&want, "tar -cf - . | tar -t | sort"));
