@@ -159,7 +159,7 @@ impl Offload {
     /// free meanwhile.
     fn waiting_loop(&self, on: On) -> Option<WaitingLoop<'_>> {
         let is_metadata = matches!(on, On::Metadata | On::Opening);
-        WaitingLoop::begin(&self.spare_loops).filter(|_| is_metadata)
+        is_metadata.then(|| WaitingLoop::begin(&self.spare_loops)).flatten()
     }
 
     /// As [`Offload::run_in_turn`] on the threads for openings, called on a thread that may wait: runs `job` at once, on
