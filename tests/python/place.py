@@ -81,6 +81,7 @@ class Place:
         for name in ("array.b2nd", "run.b2nd", "field.b2nd", "runs/b.b2nd"):
             shutil.copy(ARRAY, self.home / name)
         shutil.copy(DATA / "ztensor/v12-pypi.zt", self.home / "model.zt")
+        shutil.copy(DATA / "blosc2/stores/table.b2z", self.home)
         samples = np.linspace(0, 1, 512 * 512, dtype="f4").tobytes()
         text = b"INFO a\nERROR b\nINFO c\n"
         for name, content in [("log.txt.zst", text), ("samples.zst", samples), ("x.parquet.zst", b"PAR1")]:

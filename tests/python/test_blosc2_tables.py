@@ -87,11 +87,11 @@ def test_duckdb_queries_a_table_from_a_mount(mounted: Path, name: str, file: str
     want = own(name)
     arrow = pytest.importorskip("pyarrow")
     with arrow.memory_map(str(mounted / file / group / "table.arrow")) as mapped:
-        table = arrow.ipc.open_file(mapped).read_all()
-        first = table.column_names[0]
-        rows = duckdb.sql(f"select count(*), count({first}) from table").fetchone()
+        shown = arrow.ipc.open_file(mapped).read_all()
+        first = shown.column_names[0]
+        rows = duckdb.sql(f"select count(*), count({first}) from shown").fetchone()
         assert rows == (want.num_rows, want.num_rows - want[first].null_count)
-        ours = duckdb.sql(f"select * from table order by {first}").fetchall()
+        ours = duckdb.sql(f"select * from shown order by {first}").fetchall()
         theirs = duckdb.sql(f"select * from want order by {first}").fetchall()
         assert repr(ours) == repr(theirs)
-        del table
+        del shown

@@ -61,9 +61,6 @@ NOT_RUN = {
         "sbatch --comment='fzmfs expect=ETAG s3://bucket/field.b2nd' ...",
         "python3 work.py /run/fzmfs/$SLURM_JOB_ID/data.npy",
     ],
-    "needs polars, which is installed for no test": [
-        """fzmfs extract table.b2z t && python3 -c "import polars; print(polars.read_ipc('t/table.arrow'))"  # a CTable""",
-    ],
     "needs davfs2; `scripts/webdav` mounts with it": ["sudo mount -t davfs -o ro URL /mnt/x"],
     "needs a system with a journal": ["journalctl -t fzmfs"],
     "needs version 2 of the command line of AWS": ['eval "$(aws configure export-credentials --format env)"'],
