@@ -14,13 +14,12 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lru::LruCache;
-
 use crate::account::Account;
 use crate::bytes::to_u64;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::format::Piece;
+use crate::recent::Recent;
 
 use super::queues::{FRESH, Key, LEAST, Order, Queues, Slot, Step};
 use super::spare::Spare;
@@ -109,7 +108,7 @@ pub(super) struct Store {
     spare: Spare,
     /// Bytes reserved for pieces that are being decoded.
     reserved: u64,
-    failures: LruCache<Key, (Instant, Error)>,
+    failures: Recent<Key, (Instant, Error)>,
     /// Prefetched pieces that were not used or not decoded yet.
     prefetched: HashMap<Key, Mark>,
     /// Bytes of prefetched pieces that were neither requested nor left unused for long.
@@ -129,7 +128,7 @@ impl Store {
             queues: Queues::new(),
             spare: Spare::default(),
             reserved: 0,
-            failures: LruCache::new(FAILURES),
+            failures: Recent::new(FAILURES),
             prefetched: HashMap::new(),
             prefetched_bytes: 0,
             epoch: 0,
@@ -159,11 +158,11 @@ impl Store {
 
     /// The error of the piece, if it failed within the last second.
     pub(super) fn failure(&mut self, key: Key) -> Option<Error> {
-        let (since, error) = self.failures.peek(&key)?;
-        if self.clock.now().saturating_duration_since(*since) < REMEMBER {
-            return Some(error.clone());
+        let (since, error) = self.failures.get(&key)?;
+        if self.clock.now().saturating_duration_since(since) < REMEMBER {
+            return Some(error);
         }
-        self.failures.pop(&key);
+        self.failures.remove(&key);
         None
     }
 
