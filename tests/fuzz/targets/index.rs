@@ -158,9 +158,10 @@ fn make() -> Place {
 }
 
 fn change(bytes: &mut [u8], changes: &[u8]) {
-    for change in changes.chunks_exact(3).filter(|_| !bytes.is_empty()) {
-        let at = usize::from(u16::from_le_bytes([change[0], change[1]])) % bytes.len();
-        bytes[at] = bytes[at].wrapping_add(change[2]);
+    let len = bytes.len().max(1);
+    for change in changes.chunks_exact(3) {
+        let Some(byte) = bytes.get_mut(usize::from(u16::from_le_bytes([change[0], change[1]])) % len) else { return };
+        *byte = byte.wrapping_add(change[2]);
     }
 }
 
