@@ -25,7 +25,7 @@ pub(super) trait DeviceOp: Send + Sync {
     /// The range of the input that `window` depends on, within the input.
     ///
     /// # Errors
-    /// Fails with [`Fallback::Invalid`] if invalid input prevents computing it.
+    /// Fails with [`Invalid`](super::fallback::Fallback::Invalid) if invalid input prevents computing it.
     fn needs(&self, window: &Range<u64>) -> OpResult<Range<u64>>;
 
     /// Whether any window needs the whole input. The input is then produced once and kept in device memory, with the
@@ -47,7 +47,7 @@ pub(super) trait DeviceOp: Send + Sync {
     /// result of [`DeviceOp::index`]. Returns at least the window.
     ///
     /// # Errors
-    /// Fails with [`Fallback::Device`] if the device fails, with [`Fallback::Invalid`] if the host finds invalid input.
+    /// Fails with [`Device`](super::fallback::Fallback::Device) if the device fails, with [`Invalid`](super::fallback::Fallback::Invalid) if the host finds invalid input.
     fn run(&self, job: &mut Job, input: &Span, kept: &[Memory], window: Range<u64>) -> OpResult<Span>;
 }
 
