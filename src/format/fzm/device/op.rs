@@ -47,7 +47,8 @@ pub(super) trait DeviceOp: Send + Sync {
     /// result of [`DeviceOp::index`]. Returns at least the window.
     ///
     /// # Errors
-    /// Fails with [`Device`](super::fallback::Fallback::Device) if the device fails, with [`Invalid`](super::fallback::Fallback::Invalid) if the host finds invalid input.
+    /// Fails with [`Device`](super::fallback::Fallback::Device) if the device fails, with
+    /// [`Invalid`](super::fallback::Fallback::Invalid) if the host finds invalid input.
     fn run(&self, job: &mut Job, input: &Span, kept: &[Memory], window: Range<u64>) -> OpResult<Span>;
 }
 
