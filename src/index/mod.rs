@@ -21,13 +21,14 @@ mod secret;
 mod tests;
 
 use std::fmt;
-use std::io::Read;
-use std::path::PathBuf;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use crate::bytes::to_u64;
+use crate::error::os_message;
 use crate::limits::zeroed;
 use crate::source::{CacheDir, Room, Source};
 use record::Key;
@@ -99,7 +100,7 @@ impl Index {
     /// A message if the index cannot be used.
     pub fn used(&self) -> Result<u64, String> {
         let Some(shared) = &self.0 else { return Ok(0) };
-        shared.dir.hold()?;
+        shared.dir.hold().map_err(|e| os_message(&e))?;
         Ok(shared.dir.used(record::is_name))
     }
 }
@@ -107,21 +108,31 @@ impl Index {
 impl Shared {
     /// The user's secret, if the index can be used.
     fn secret(&self) -> Option<&Key> {
-        let load = || {
-            let secret = self.dir.hold().map_err(|why| (why, &self.dir.dir));
-            let secret = secret.and_then(|_| secret::load(&self.state).map_err(|why| (why, &self.state)));
-            secret.inspect_err(|(why, path)| self.tell(format_args!("{}: {why}", path.display()))).ok()
+        if let Some(known) = self.secret.get() {
+            return known.as_ref();
+        }
+        let secret = self.dir.hold().map_err(|e| (e, &self.dir.dir));
+        let secret = secret.and_then(|_| secret::load(&self.state).map_err(|e| (e, &self.state)));
+        let secret = match secret {
+            Ok(secret) => Some(secret),
+            Err((e, path)) if self.tell(path, &e) => None,
+            // Later there may be room.
+            Err(_) => return None,
         };
-        self.secret.get_or_init(load).as_ref()
+        self.secret.get_or_init(|| secret).as_ref()
     }
 
-    /// Says once why nothing is kept.
-    fn tell(&self, why: fmt::Arguments<'_>) {
-        if self.is_told.swap(true, Ordering::Relaxed) {
+    /// Says once why nothing is kept. A process that lacks descriptors or memory fails for that reason, and says so
+    /// itself: then this is not said, and `false`.
+    fn tell(&self, path: &Path, error: &io::Error) -> bool {
+        let why = format!("{}: {}", path.display(), os_message(error));
+        let is_short = matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM));
+        if is_short || self.is_told.swap(true, Ordering::Relaxed) {
             tracing::debug!("index: {why}");
         } else {
             tracing::warn!("index: nothing is kept: {why}");
         }
+        !is_short
     }
 }
 
@@ -177,12 +188,12 @@ impl Records {
         let len = to_u64(payload.len()).saturating_add(record::OVERHEAD);
         let write = || {
             self.index.dir.make(dir)?;
-            self.index.dir.write(dir, name, &[&head, payload, &tag]).map_err(|e| crate::error::os_message(&e))
+            self.index.dir.write(dir, name, &[&head, payload, &tag])
         };
         match self.index.room.with(&self.index.dir, len, record::is_name, write) {
             Some(Ok(())) => true,
-            Some(Err(why)) => {
-                self.index.tell(format_args!("{}: {why}", self.index.dir.dir.display()));
+            Some(Err(e)) => {
+                self.index.tell(&self.index.dir.dir, &e);
                 false
             }
             None => false,

@@ -29,7 +29,11 @@ impl Index {
         check: impl Fn() -> Result<()> + Send + Sync + 'static,
     ) -> impl Fn() -> Result<()> + Send + Sync + 'static {
         let kept = Some(source).filter(|_| cost >= LEAST).and_then(|source| self.of(source));
-        let kept = kept.map(|records| Passed { records, name: format!("{PASSED}{:x}", at.0), stored: stored.to_vec() });
+        let kept = kept.map(|records| Passed {
+            records,
+            name: format!("{PASSED}{:x}", at.0),
+            checksum: [stored, &cost.to_le_bytes()].concat(),
+        });
         move || {
             if kept.as_ref().is_some_and(Passed::is_kept) {
                 return Ok(());
@@ -47,16 +51,16 @@ impl Index {
 struct Passed {
     records: Arc<Records>,
     name: String,
-    /// The checksum.
-    stored: Vec<u8>,
+    /// The checksum, and over how much.
+    checksum: Vec<u8>,
 }
 
 impl Passed {
     fn is_kept(&self) -> bool {
-        self.records.get(&self.name, to_u64(self.stored.len())).is_some_and(|kept| kept == self.stored)
+        self.records.get(&self.name, to_u64(self.checksum.len())).is_some_and(|kept| kept == self.checksum)
     }
 
     fn keep(&self) {
-        self.records.put(&self.name, &self.stored);
+        self.records.put(&self.name, &self.checksum);
     }
 }

@@ -9,7 +9,6 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::record::Key;
-use crate::error::os_message;
 
 /// The name of the file.
 const NAME: &str = "index-key";
@@ -21,17 +20,16 @@ const NAMES: u32 = 64;
 /// The secret in the directory `dir`; made if there is none.
 ///
 /// # Errors
-/// A message if it cannot be read or made, or others can read it.
-pub(super) fn load(dir: &Path) -> Result<Key, String> {
-    let failed = |e: io::Error| os_message(&e);
+/// Fails if it cannot be read or made, or others can read it.
+pub(super) fn load(dir: &Path) -> io::Result<Key> {
     let path = dir.join(NAME);
     match read(&path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-        read => return read.map_err(failed),
+        read => return read,
     }
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
-    make(dir, &path).map_err(failed)?;
-    read(&path).map_err(failed)
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    make(dir, &path)?;
+    read(&path)
 }
 
 fn read(path: &Path) -> io::Result<Key> {

@@ -235,6 +235,7 @@ fn a_check_over_much_that_has_passed_is_not_repeated_until_the_file_changes() {
     assert_eq!([runs(long, b"1", broken), runs(long, b"1", broken)], [(1, false); 2], "a failure is not kept");
     assert_eq!([runs(long, b"1", || Ok(())), runs(long, b"1", broken)], [(1, true), (0, true)]);
     assert_eq!(runs(long, b"2", broken), (1, false), "another checksum");
+    assert_eq!(runs(long + 1, b"1", broken), (1, false), "over more");
     let mut bytes = fs::read(place.file()).unwrap();
     bytes[100_000] ^= 1;
     fs::write(place.file(), bytes).unwrap();

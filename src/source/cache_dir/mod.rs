@@ -22,7 +22,6 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, mkdirat, openat, renameat, u
 use rustix::io::Errno;
 
 use super::dir::{Links, open_regular};
-use crate::error::os_message;
 
 /// Begins the names of files that are being written.
 pub(super) const PART: &str = "part-";
@@ -52,19 +51,18 @@ impl CacheDir {
     /// but not write to this one.
     ///
     /// # Errors
-    /// A message if it cannot be made, or others can write to it.
-    pub fn hold(&self) -> Result<BorrowedFd<'_>, String> {
+    /// Fails if it cannot be made, or others can write to it.
+    pub fn hold(&self) -> io::Result<BorrowedFd<'_>> {
         if let Some(held) = self.top() {
             return Ok(held);
         }
-        let failed = |e: io::Error| os_message(&e);
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir).map_err(failed)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = openat(CWD, &self.dir, flags, Mode::empty()).map_err(|e| failed(e.into()))?;
-        let about = fstat(&dir).map_err(|e| failed(e.into()))?;
+        let dir = openat(CWD, &self.dir, flags, Mode::empty())?;
+        let about = fstat(&dir)?;
         let is_ours = about.st_uid == rustix::process::geteuid().as_raw();
         if !is_ours || about.st_mode & 0o022 != 0 {
-            return Err("not a directory that only this user can write to".to_owned());
+            return Err(io::Error::other("not a directory that only this user can write to"));
         }
         Ok(self.held.get_or_init(|| dir).as_fd())
     }
@@ -77,11 +75,11 @@ impl CacheDir {
     /// Makes the directory of `subject`.
     ///
     /// # Errors
-    /// A message, as [`CacheDir::hold`].
-    pub fn make(&self, subject: &str) -> Result<(), String> {
+    /// As [`CacheDir::hold`].
+    pub fn make(&self, subject: &str) -> io::Result<()> {
         match mkdirat(self.hold()?, subject, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(e) => Err(os_message(&e.into())),
+            Err(e) => Err(e.into()),
         }
     }
 

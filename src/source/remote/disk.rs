@@ -29,7 +29,7 @@ use super::span::Span;
 use super::stored_name::{name, parse};
 use super::version::Version;
 use crate::bytes::to_u64;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, os_message};
 use crate::limits::zeroed;
 use crate::source::{CacheDir, Room};
 
@@ -71,13 +71,12 @@ impl Disk {
     /// # Errors
     /// [`Kind::Usage`] if the directory cannot be made, or others can write to it.
     pub(super) fn new(settings: &CacheDir, identity: &str) -> Result<Self> {
-        let refused = |why: String| refused(settings, &why);
         let key: [u8; 32] = Sha256::digest(identity).into();
         let mut dir = String::new();
         for byte in key {
-            write!(dir, "{byte:02x}").map_err(|e| refused(e.to_string()))?;
+            let _ = write!(dir, "{byte:02x}");
         }
-        settings.make(&dir).map_err(refused)?;
+        settings.make(&dir).map_err(|e| refused(settings, &e))?;
         let (writing, room) = (AtomicUsize::new(0), Room::default());
         Ok(Self { settings: settings.clone(), key, dir, open: Mutex::default(), writing, room })
     }
@@ -250,8 +249,9 @@ impl Disk {
 }
 
 /// The error for a directory that cannot be used.
-pub(super) fn refused(settings: &CacheDir, why: &str) -> Error {
-    Error::new(Kind::Usage(format!("{}: {why}", settings.dir.display()).into()), "remote_cache")
+pub(super) fn refused(settings: &CacheDir, error: &io::Error) -> Error {
+    let why = format!("{}: {}", settings.dir.display(), os_message(error));
+    Error::new(Kind::Usage(why.into()), "remote_cache")
 }
 
 /// The number by which files name `version`; `None` if it has no strong `ETag`.

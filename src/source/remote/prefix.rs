@@ -57,7 +57,7 @@ impl Prefix {
             return Err(Error::new(Kind::Usage(why.into()), "expect"));
         }
         if let Some(cache) = &options.cache {
-            cache.hold().map_err(|why| disk::refused(cache, &why))?;
+            cache.hold().map_err(|e| disk::refused(cache, &e))?;
         }
         let (options, account) = (options.clone(), account.clone());
         let (session, lately, versions) = (Arc::default(), Recent::new(LATELY), Recent::new(LATELY));

@@ -101,6 +101,29 @@ fn with_few_descriptors_umount_works_or_says_why_not() {
 }
 
 #[test]
+fn with_few_descriptors_a_command_says_why_it_fails_and_not_that_there_is_no_index() {
+    let place = Mounted::nothing();
+    // A frame for which the index is asked.
+    let plain = crate::support::made::bytes(5, 0, 24 << 20);
+    let file = place.dir.path().join("one.zst");
+    std::fs::write(&file, zstd::bulk::compress(&plain, 1).unwrap()).unwrap();
+    let mut failed = 0;
+    for descriptors in 3..=14 {
+        let limit = format!("-n {descriptors}");
+        let index = format!("index={}", place.dir.path().join("index").display());
+        let mut command = limited(&limit);
+        let home = place.dir.path().join("home");
+        let output = run(command.args(["cat", "-o", &index]).arg(&file).arg("data.raw").env("XDG_STATE_HOME", home));
+        if worked(&limit, &output, &place) {
+            assert!(output.stdout == plain && output.stderr.is_empty(), "{limit}: {:?}", output.stderr);
+        } else {
+            failed += 1;
+        }
+    }
+    assert!((1..12).contains(&failed), "{failed}");
+}
+
+#[test]
 fn with_little_address_space_it_works_or_says_why_not() {
     if !can_mount() {
         return;
