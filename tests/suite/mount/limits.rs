@@ -104,7 +104,7 @@ fn with_few_descriptors_umount_works_or_says_why_not() {
 fn with_few_descriptors_a_command_says_why_it_fails_and_not_that_there_is_no_index() {
     let place = Mounted::nothing();
     // A frame for which the index is asked.
-    let plain = crate::support::made::bytes(5, 0, 24 << 20);
+    let plain = crate::support::made::bytes(5, 0, 8 << 20).repeat(8);
     let file = place.dir.path().join("one.zst");
     std::fs::write(&file, zstd::bulk::compress(&plain, 1).unwrap()).unwrap();
     let mut failed = 0;
@@ -222,7 +222,7 @@ fn under_a_limit_on_file_sizes_nothing_is_spilled_and_every_byte_is_right() {
     }
     let place = Mounted::nothing();
     // One long frame: pieces that are read in any order would be kept in a temporary file.
-    let plain = crate::support::made::bytes(5, 0, 24 << 20);
+    let plain = crate::support::made::bytes(5, 0, 8 << 20).repeat(8);
     let file = place.dir.path().join("one.zst");
     std::fs::write(&file, zstd::bulk::compress(&plain, 1).unwrap()).unwrap();
     let mut mount = limited("-f 100");
@@ -246,7 +246,7 @@ fn what_does_not_fit_in_the_cache_goes_to_a_nameless_file_in_tmpdir() {
     let folder = place.dir.path().join("spilled");
     std::fs::create_dir(&folder).unwrap();
     // One long frame: the pieces that a random read passes over for the second time are kept.
-    let plain = crate::support::made::bytes(5, 0, 24 << 20);
+    let plain = crate::support::made::bytes(5, 0, 8 << 20).repeat(8);
     let file = place.dir.path().join("one.zst");
     std::fs::write(&file, zstd::bulk::compress(&plain, 1).unwrap()).unwrap();
     let mut mount = fzmfs();
