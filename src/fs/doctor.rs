@@ -3,7 +3,7 @@
 
 use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::helper::HELPER;
@@ -44,7 +44,7 @@ impl Finding {
 
 /// Checks everything that a mount by the current user needs.
 pub fn findings() -> Vec<Finding> {
-    let device = OpenOptions::new().read(true).write(true).open(DEVICE).err();
+    let device = open_device(DEVICE.as_ref()).err();
     let helper = find_helper();
     let (uid, _) = sys::effective_ids();
     let mut all = vec![kernel(), device_finding(device.as_ref())];
@@ -58,6 +58,15 @@ pub fn findings() -> Vec<Finding> {
     }
     all.push(timeout());
     all
+}
+
+/// Opens the device of FUSE, which a container may have replaced by a regular file.
+fn open_device(path: &Path) -> io::Result<()> {
+    let device = OpenOptions::new().read(true).write(true).open(path)?;
+    if device.metadata()?.file_type().is_char_device() {
+        return Ok(());
+    }
+    Err(io::Error::from_raw_os_error(libc::ENODEV))
 }
 
 /// Whether a mount can work, given `findings`.
@@ -199,6 +208,13 @@ mod tests {
         assert!(found.state == State::Fail && found.text.contains("chmod 0666 /dev/fuse"), "{found:?}");
         assert_eq!(device_finding(Some(&io::ErrorKind::NotFound.into())).state, State::Fail);
         assert_eq!(device_finding(None).state, State::Ok);
+    }
+
+    #[test]
+    fn a_regular_file_in_the_place_of_the_device_is_none() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let found = device_finding(open_device(file.path()).err().as_ref());
+        assert!(found.state == State::Fail && found.text.starts_with("No such device"), "{found:?}");
     }
 
     #[test]
