@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::reply::Reply;
+use super::read::reply::Reply;
 use crate::clock::Clock;
 use crate::format::Container;
 use crate::source::Source;

@@ -8,10 +8,10 @@ use std::mem;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::plan::Key;
 use crate::bytes::to_u64;
 use crate::error::Result;
 use crate::format::Piece;
-use crate::fs::plan::Key;
 use crate::limits::zeroed;
 use crate::view::View;
 

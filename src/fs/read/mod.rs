@@ -6,6 +6,11 @@
 #![forbid(unsafe_code)]
 
 mod collected;
+mod plan;
+mod raw_read;
+pub(super) mod reply;
+pub(super) mod reply_buffer;
+mod sequential_files;
 mod waiting;
 
 use std::ops::Range;
@@ -14,11 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::faults::Faults;
 use super::offload::Offload;
-use super::plan::{Needed, Plan, plan};
-use super::reply::Reply;
-use super::sequential_files::SequentialFiles;
 use super::source_watch::Watch;
-use super::{raw_read, reply_buffer};
 use crate::cache::{Cache, Readahead, Then};
 use crate::error::{Error, Kind, Result};
 use crate::format::{BlobRef, Fetch, Piece};
@@ -26,6 +27,9 @@ use crate::tree::{Ino, OpenFile};
 use crate::view::View;
 
 use collected::{Collected, Copied, Held};
+use plan::{Needed, Plan, plan};
+use reply::Reply;
+use sequential_files::SequentialFiles;
 use waiting::Waiting;
 
 /// Maximum bytes that are prefetched of a file that will be read whole.

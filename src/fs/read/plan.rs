@@ -8,9 +8,8 @@ use crate::cache::Cache;
 use crate::checksum::ChecksumGate;
 use crate::error::Result;
 use crate::format::{BlobRef, Piece};
+use crate::fs::offload::On;
 use crate::view::{Extent, View};
-
-use super::offload::On;
 
 /// The missing part of a read.
 #[derive(Debug)]

@@ -4,10 +4,10 @@
 use std::ops::Range;
 use std::os::fd::AsFd;
 
-use super::sys;
 use crate::bytes::to_u64;
 use crate::error::Result;
 use crate::format::FileExtent;
+use crate::fs::sys;
 use crate::view::{Extent, View};
 
 /// The extent that contains `range` of `view`, and the offset in it, if there is exactly one.

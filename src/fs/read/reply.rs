@@ -4,7 +4,7 @@
 use fuser::{Errno, ReplyData};
 
 /// A pending reply. If dropped unanswered, the reader gets EIO.
-pub(super) trait Reply: Send + 'static {
+pub(in crate::fs) trait Reply: Send + 'static {
     /// Replies with bytes.
     fn data(self, bytes: &[u8]);
 

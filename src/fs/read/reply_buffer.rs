@@ -18,7 +18,7 @@ thread_local! {
 ///
 /// # Errors
 /// Fails if allocation fails.
-pub(super) fn with<T>(len: u64, work: impl FnOnce(&mut [u8]) -> T) -> Result<T> {
+pub(in crate::fs) fn with<T>(len: u64, work: impl FnOnce(&mut [u8]) -> T) -> Result<T> {
     let n = to_usize(len, "answer")?;
     BUFFER.with(|buffer| match buffer.try_borrow_mut() {
         Ok(mut buffer) => {

@@ -5,12 +5,12 @@ use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::collected::Collected;
+use super::plan::Key;
+use super::reply::Reply;
 use super::{Reader, Request};
 use crate::error::{Error, Result};
 use crate::format::Piece;
 use crate::fs::offload::{On, Turn};
-use crate::fs::plan::Key;
-use crate::fs::reply::Reply;
 
 /// A request waiting for pieces.
 pub(super) struct Waiting<R> {
