@@ -4,8 +4,10 @@
 //! memory freed by one piece serves the next. Freed memory returns to the system when the allocator is used after a
 //! second, or at once with [`give_back`].
 //!
-//! Limits: 8 GiB of address space, not of memory; beyond it, or if it cannot be reserved, plain pages. A piece of 1 MiB
-//! takes 7 % more than its bytes, no piece more than an eighth.
+//! Limits: 8 GiB of address space, not of memory; beyond it, or if it cannot be reserved, plain pages. Where a plain page
+//! has 16 or 64 KiB, as on some Arm systems, a huge one has 32 or 512 MiB, which the first byte of it would take: there,
+//! plain pages too, which are new less often. A piece of 1 MiB takes 7 % more than its bytes, no piece more than an
+//! eighth.
 #![expect(unsafe_code, reason = "an allocator is unsafe to implement, and mmap(2) to call")]
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -18,9 +20,11 @@ use libmimalloc_sys::{mi_collect, mi_manage_os_memory_ex};
 use mimalloc::MiMalloc;
 use rustix::process::{Resource, getrlimit};
 
+use crate::paging::huge_page_size;
+
 /// Bytes of addresses reserved. mimalloc manages at most 16 GiB in one range.
 const RANGE: usize = 8 << 30;
-/// Bytes of a huge page.
+/// Bytes of a huge page, at most: about a piece. The range begins at a multiple.
 const HUGE: usize = 2 << 20;
 /// Sizes above this have their own pages in mimalloc, which then takes none in advance.
 const SMALL: usize = 512 << 10;
@@ -54,7 +58,12 @@ fn is_limited() -> bool {
     getrlimit(Resource::As).current.is_some() || (read.is_ok() && overcommit == *b"2")
 }
 
-/// Maps the range, and advises huge pages. Returns its first boundary of a huge page.
+/// Whether huge pages are small enough for pieces.
+fn are_huge_pages_small() -> bool {
+    huge_page_size() <= HUGE
+}
+
+/// Maps the range, and advises huge pages if they are small. Returns its first boundary of a huge page.
 fn map() -> Option<*mut libc::c_void> {
     let (protection, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
@@ -68,9 +77,10 @@ fn map() -> Option<*mut libc::c_void> {
     let first = unsafe { start.add(start.align_offset(HUGE)) };
     // SAFETY: the second boundary is within it, too.
     let second = unsafe { first.add(HUGE) };
-    // Without huge pages the range serves as well. Its beginning holds tables of mimalloc, mostly unwritten. SAFETY: a
-    // part of the mapping.
-    unsafe { libc::madvise(second.cast(), RANGE - HUGE, libc::MADV_HUGEPAGE) };
+    // Without huge pages the range serves as well; `never` may be the system's setting.
+    let advice = if are_huge_pages_small() { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+    // Its beginning holds tables of mimalloc, mostly unwritten. SAFETY: a part of the mapping.
+    unsafe { libc::madvise(second.cast(), RANGE - HUGE, advice) };
     Some(first.cast())
 }
 
@@ -159,6 +169,13 @@ mod tests {
         }
         // SAFETY: the layout is that of the last call.
         unsafe { ALLOCATOR.dealloc(memory, layout(50)) };
+    }
+
+    #[test]
+    fn huge_pages_are_advised_only_where_one_is_about_a_piece() {
+        let mut advised = Vec::new();
+        crate::paging::tests::with_each_page_size(|page| advised.push((page, are_huge_pages_small())));
+        assert_eq!(advised, [(4096, true), (16 << 10, false), (64 << 10, false)]);
     }
 
     #[test]

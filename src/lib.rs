@@ -152,6 +152,8 @@ pub mod offset;
 #[doc(hidden)]
 pub mod once;
 #[doc(hidden)]
+pub mod paging;
+#[doc(hidden)]
 pub mod parallel;
 #[doc(hidden)]
 pub mod pool;

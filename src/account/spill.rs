@@ -24,11 +24,10 @@ use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::limits::{Charge, zeroed};
+use crate::paging::mapped_at_once;
 
 /// Bytes written at a time if the file system does not support fallocate(2).
 const STRIDE: usize = 1 << 20;
-/// An upper bound of the page size; [`Buffer::release`] rounds inward to it.
-const PAGE: usize = 64 << 10;
 
 /// Bytes that are charged to an [`Account`](super::Account) until they are dropped.
 pub struct Buffer {
@@ -90,6 +89,13 @@ impl Buffer {
         }
     }
 
+    /// Like [`Buffer::release`], with the bytes around `range` that reading it mapped: a later reader of the neighbouring
+    /// bytes maps them again.
+    pub fn release_around(&self, range: Range<usize>) {
+        let around = mapped_at_once();
+        self.release(range.start.saturating_sub(around)..range.end.saturating_add(around).min(self.len()));
+    }
+
     /// A handle to its pages, for decoders that borrow its bytes.
     pub fn pages(&self) -> Pages {
         match &self.bytes {
@@ -108,9 +114,15 @@ impl Pages {
     }
 }
 
+/// The part of `range` of a mapping of `len` bytes that has its pages for itself, in units that the system maps at once.
+fn whole_pages(range: Range<usize>, len: usize) -> Range<usize> {
+    let unit = mapped_at_once();
+    let end = if range.end >= len { len } else { range.end - range.end % unit };
+    range.start.next_multiple_of(unit)..end
+}
+
 fn release(map: &MmapRaw, range: Range<usize>) {
-    let start = range.start.next_multiple_of(PAGE);
-    let end = if range.end >= map.len() { map.len() } else { range.end - range.end % PAGE };
+    let Range { start, end } = whole_pages(range, map.len());
     if start < end {
         // SAFETY: the mapping is shared with its file, which keeps the written bytes; only page table entries are
         // dropped, so borrowers see the same bytes.
@@ -219,6 +231,7 @@ fn allocate(file: &File, len: u64) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paging::tests::with_each_page_size;
 
     #[test]
     fn a_temporary_file_has_no_name() {
@@ -228,5 +241,36 @@ mod tests {
         assert_eq!(file.metadata().unwrap().len(), 10 << 20);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
         assert!(unnamed(Path::new("/nonexistent")).is_err());
+    }
+
+    #[test]
+    fn only_pages_that_lie_within_the_range_are_released() {
+        const KIB: usize = 1 << 10;
+        with_each_page_size(|page| {
+            for (start, end) in [(0, 64), (1, 200), (60, 70), (64, 128), (100, 300), (0, 300), (290, 300), (65, 66)] {
+                let within = whole_pages(start * KIB..end * KIB, 300 * KIB);
+                assert!(within.is_empty() || (within.start >= start * KIB && within.end <= end * KIB), "{within:?}");
+                assert!(within.start.is_multiple_of(page), "{within:?}");
+                assert!(within.is_empty() || within.end.is_multiple_of(page) || within.end == 300 * KIB, "{within:?}");
+            }
+            assert_eq!(whole_pages(0..300 * KIB, 300 * KIB), 0..300 * KIB);
+            assert_eq!(whole_pages(KIB..200 * KIB, 300 * KIB), 64 * KIB..192 * KIB);
+        });
+    }
+
+    #[test]
+    fn released_bytes_are_read_again() {
+        let account = crate::account::Account::new(0, 1 << 20);
+        let mut buffer = account.buffer(300_001, "bytes").unwrap();
+        assert!(buffer.is_spilled());
+        for (i, byte) in buffer.iter_mut().enumerate() {
+            *byte = (i % 251) as u8;
+        }
+        with_each_page_size(|page| {
+            buffer.release(page - 1..200_000);
+            buffer.release_around(150_000..150_001);
+            buffer.pages().release();
+            assert!(buffer.iter().enumerate().all(|(i, &byte)| byte == (i % 251) as u8), "pages of {page} bytes");
+        });
     }
 }

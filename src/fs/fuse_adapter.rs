@@ -21,6 +21,7 @@ use super::read_only;
 use super::shared::{DOTS, FOR_EVER, GENERATION, Shared, catch_panic};
 use super::walks::Visit;
 use crate::error::Kind;
+use crate::paging::page_size;
 use crate::tree::{Ino, KnownAttr, OpenDir};
 use crate::wanted::Entered;
 
@@ -33,8 +34,6 @@ const AT_ONCE: u32 = 1024;
 pub(super) const NAME_MAX: u32 = 255;
 /// Maximum number of background requests; the kernel's default is 12.
 pub(super) const BACKGROUND: u16 = 64;
-/// The kernel's readahead of files on a server: large reads are still requests of 128 KiB.
-pub(super) const PAGE: u32 = 4096;
 
 /// The file system of one container, as seen by the kernel; and whether the kernel is to do without opendir.
 #[derive(Debug)]
@@ -55,6 +54,12 @@ impl Session {
     fn asked(&self, request: &Request) -> Option<Entered> {
         self.0.killed.as_ref().map(|killed| killed.enter(request.pid()))
     }
+}
+
+/// The kernel's readahead of files on a server: a page, with which large reads are still requests of 128 KiB. With less,
+/// which the kernel rounds to none, they would be requests of a page.
+pub(super) fn far_readahead() -> u32 {
+    u32::try_from(page_size()).unwrap_or(u32::MAX)
 }
 
 /// Replies to getxattr or listxattr: the size if `limit` is 0, otherwise the bytes if they fit.
@@ -243,7 +248,7 @@ impl Filesystem for Session {
         config.set_max_background(BACKGROUND).ok();
         if self.0.killed.as_ref().is_some_and(Killed::is_far) {
             // The kernel's readahead for a reader that jumps would be fetched in vain.
-            config.set_max_readahead(PAGE).ok();
+            config.set_max_readahead(far_readahead()).ok();
         }
         Ok(())
     }

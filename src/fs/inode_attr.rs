@@ -7,12 +7,11 @@ use fuser::{FileAttr, FileType, INodeNo};
 
 use super::options::Owner;
 use super::sys;
+use crate::paging::page_size;
 use crate::tree::{Attr, Ino, Kind, ROOT};
 
 /// `st_blksize`: the buffer size that programs use.
 const BLOCK: u32 = 128 << 10;
-/// The same on a server: a program that reads a header and then jumps fetches little more.
-const FAR_BLOCK: u32 = 4096;
 
 /// The inode numbers of a tree, as the kernel sees them; the trees of a mount must not share any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,9 +69,9 @@ impl AttrBuilder {
         INodeNo(self.numbers.number(ino))
     }
 
-    /// The same for files on a server.
+    /// The same for files on a server: a program that reads a header and then jumps fetches little more than a page.
     pub(super) fn far(self) -> Self {
-        Self { block: FAR_BLOCK, ..self }
+        Self { block: u32::try_from(page_size()).unwrap_or(BLOCK), ..self }
     }
 
     pub(super) fn kind(kind: Kind) -> FileType {

@@ -17,7 +17,7 @@ use super::sys;
 /// Loops look up, and all but one may do metadata work (`offload`): a few suffice for any number of readers.
 const LOOPS: std::ops::RangeInclusive<usize> = 2..=8;
 
-/// fuser's allocation per loop: its largest request, and a page.
+/// fuser's allocation per loop: its largest request, and 4 KiB.
 const BUFFER: usize = (16 << 20) + 4096;
 /// Minimum memory for decoding: threads, pieces in transit to the cache and the disk, tables. With less, a mount would
 /// answer most reads with ENOMEM.

@@ -310,12 +310,16 @@ fn mount_direct(device: &OwnedFd, source: &OsStr, point: &Point, request: &Mount
     Ok(rustix::mount::mount(source, point.directory.link(), mountinfo::TYPE, flags, data.as_c_str())?)
 }
 
+/// The largest read that the kernel may request, in bytes. Without it, that is 256 pages, whatever their size: 16 MiB
+/// in pages of 64 KiB, for each of which a thread keeps a buffer.
+const MAX_READ: &str = "max_read=1048576";
+
 /// Options for the kernel, besides the flags. The kernel always checks modes itself: asking the daemon would cost a
 /// round trip, and `umask` with `allow_other` would have no effect.
 fn kernel_options(request: &MountOptions) -> impl Iterator<Item = &'static str> {
     // The kernel has no allow_root: it admits all users, and the session rejects other users.
     let others = (request.access != Access::Owner).then_some("allow_other");
-    std::iter::once("default_permissions").chain(others)
+    ["default_permissions", MAX_READ].into_iter().chain(others)
 }
 
 #[cfg(test)]

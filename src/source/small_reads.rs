@@ -8,7 +8,7 @@ use crate::wanted;
 
 use super::Source;
 
-/// A reader with a buffer of one page.
+/// A reader with a small buffer.
 #[derive(Debug)]
 pub struct SmallReads<'a> {
     source: &'a Source,
@@ -17,7 +17,7 @@ pub struct SmallReads<'a> {
 }
 
 impl<'a> SmallReads<'a> {
-    /// Bytes read at a time, at most: a page, which the kernel reads anyway.
+    /// Bytes read at a time, at most: copying them takes less time than the system call.
     pub const LEN: u64 = 4096;
 
     /// Creates a reader of `source`; reads nothing.

@@ -9,10 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What every layer may name: errors and failures, the cursor, limits, the account, the source, checksums, threads,
-/// the clock, text, what is wanted.
+/// the clock, the page size, text, what is wanted.
 const BASE: &[&str] = &[
-    "account", "bytes", "checksum", "clock", "error", "failure", "index", "limits", "offset", "once", "parallel",
-    "pool", "recent", "reserve", "source", "sync", "text", "wanted",
+    "account", "bytes", "checksum", "clock", "error", "failure", "index", "limits", "offset", "once", "paging",
+    "parallel", "pool", "recent", "reserve", "source", "sync", "text", "wanted",
 ];
 
 /// A layer, and the layers besides [`BASE`] that it may name. `format/*` is each of the formats, which may
@@ -48,6 +48,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("limits", &[]),
     ("offset", &[]),
     ("once", &[]),
+    ("paging", &[]),
     ("parallel", &[]),
     ("pool", &[]),
     ("reserve", &[]),

@@ -22,8 +22,6 @@ use super::frame::Frame;
 
 /// Bytes decoded in place before pages are released.
 const STRIDE: usize = 1 << 20;
-/// At least the system's page size.
-const PAGES: usize = 64 << 10;
 
 /// The source of a long frame's content.
 pub(super) enum Reader {
@@ -147,7 +145,7 @@ impl Reader {
         let bytes = whole.buffer.get(pos..end.min(whole.done)).unwrap_or_default();
         dst.get_mut(..bytes.len()).unwrap_or_default().copy_from_slice(bytes);
         let n = bytes.len();
-        whole.buffer.release(pos.saturating_sub(PAGES)..end.saturating_add(PAGES).min(whole.buffer.len()));
+        whole.buffer.release_around(pos..end);
         whole.pos = pos.saturating_add(n);
         Ok(n)
     }

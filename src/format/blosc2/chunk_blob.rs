@@ -29,8 +29,8 @@ const FRAGMENT: u64 = 16 << 10;
 const FEWEST: u64 = 8;
 /// Chunks up to this size share pieces: a piece takes some microseconds besides its decoding.
 const SMALL_CHUNK: u64 = 2 << 10;
-/// Maximum size of a piece of several chunks: a page, which the kernel reads as a whole anyway, so that a corrupt chunk
-/// makes no more unreadable in a mount than its size does.
+/// Maximum size of a piece of several chunks: the smallest page of any system, which the kernel reads as a whole anyway,
+/// so that a corrupt chunk makes no more unreadable in a mount than its size does.
 const SHARED: u64 = 4 << 10;
 /// Maximum number of pieces in a table of pieces of different sizes; above it all pieces have one size.
 const TABLE: u64 = 1 << 20;

@@ -35,8 +35,6 @@ const PART: u64 = 1 << 20;
 const PART_OF_INDEX: u64 = 32 << 10;
 /// Tables up to this many bytes are not charged.
 const SMALL: u64 = 64 << 10;
-/// At least one memory page.
-const PAGES: usize = 64 << 10;
 /// Maximum size of a prepared dictionary.
 const DICTIONARY: u64 = 64 << 10;
 
@@ -176,8 +174,7 @@ impl ChunkBlocks {
         if self.is_kept(to_u64(len), to_u64(part.len())) {
             let (_active, block) = self.kept(i, reference).map_err(within)?;
             part.copy_from_slice(&block[skip..skip + part.len()]);
-            // Release the pages at both ends too: a later reader of the neighbouring bytes maps them again.
-            block.release(skip.saturating_sub(PAGES)..(skip + part.len() + PAGES).min(len));
+            block.release_around(skip..skip + part.len());
             return Ok(());
         }
         let mut buffer = Vec::new();

@@ -30,7 +30,7 @@ pub(super) fn digest(source: &Source, frame: &Frame) -> Result<()> {
     check(frame.footer.digest, digest.value(), what, frame.footer.digest_at)
 }
 
-/// Bytes that [`digest`] reads, at most: a page for each block, unless blocks share pages.
+/// Bytes that [`digest`] reads, at most: a read for each block, unless blocks share reads.
 pub(super) fn digest_cost(frame: &Frame) -> u64 {
     frame.count().saturating_mul(SmallReads::LEN).min(frame.stored())
 }

@@ -5,7 +5,7 @@
 //! Checked: every entry, every anchor, and that the blocks fill the frame up to its EOF block. Entries are checked
 //! against block headers when the blocks are decoded.
 //!
-//! Limits: the index is charged; the table itself is read a page at a time.
+//! Limits: the index is charged; the table itself is read a few KiB at a time.
 //!
 //! Invariants: a table is read only if it fits in the file.
 #![forbid(unsafe_code)]

@@ -17,7 +17,7 @@ use super::flat::FlatEntry;
 use super::nodes::{Place, place};
 use super::outer::SOON;
 use crate::fs::daemon_id;
-use crate::fs::fuse_adapter::{BACKGROUND, NAME_MAX, PAGE, Session, answer_xattr};
+use crate::fs::fuse_adapter::{BACKGROUND, NAME_MAX, Session, answer_xattr, far_readahead};
 use crate::fs::inode_attr::{AttrBuilder, Numbering};
 use crate::fs::read_only;
 use crate::fs::shared::{GENERATION, catch_panic};
@@ -106,7 +106,7 @@ impl Filesystem for DirectorySession {
         config.set_max_background(BACKGROUND).ok();
         if self.me.is_far {
             // As for one container.
-            config.set_max_readahead(PAGE).ok();
+            config.set_max_readahead(far_readahead()).ok();
         }
         Ok(())
     }

@@ -93,6 +93,8 @@ fn the_mount_shows_its_type_its_source_and_that_it_is_read_only() {
     assert!(line.contains(&format!("{point} ro,nosuid,nodev,noatime")), "{line}");
     assert!(line.contains(r"- fuse.fzmfs some\040thing,ro ro,"), "{line}");
     assert!(line.contains("default_permissions") && !line.contains("allow_other"), "{line}");
+    // Not 256 pages, whatever their size.
+    assert!(line.contains("max_read=1048576"), "{line}");
 }
 
 #[test]

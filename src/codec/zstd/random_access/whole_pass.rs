@@ -10,6 +10,7 @@ use crate::account::decode_budget;
 use crate::bytes::to_u64;
 use crate::checksum::Verify;
 use crate::error::{Error, Kind, Result};
+use crate::paging::page_size;
 
 use super::super::decode::length_error;
 use super::super::frame::{Frame, PIECE};
@@ -190,5 +191,5 @@ impl Frames {
 
 /// Makes the system map fresh memory, page by page, by writing to it.
 pub(super) fn touch(memory: &mut [u8]) {
-    memory.iter_mut().step_by(4096).for_each(|byte| *byte = 0);
+    memory.iter_mut().step_by(page_size()).for_each(|byte| *byte = 0);
 }
