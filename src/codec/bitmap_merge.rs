@@ -23,8 +23,8 @@ pub fn ones(bits: &[u8], n: usize) -> usize {
 ///
 /// If `bits` or a side is too short, the bytes are unspecified.
 pub fn merge(bits: &[u8], left: Side, right: Side, out: &mut [u8]) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(kernels) = super::vbmi2::Kernels::get() {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if let Some(kernels) = super::merging::Kernels::get() {
         return kernels.merge::<1>(bits, left, right, out);
     }
     merge_portable(bits, left, right, out);
@@ -107,8 +107,8 @@ const MOVES: [[u64; 4]; 256] = {
 ///
 /// If `bits` or `bytes` is too short, the bytes are unspecified.
 pub fn repeat_last(bits: &[u8], bytes: &[u8], out: &mut [u8]) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(kernels) = super::vbmi2::Kernels::get() {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if let Some(kernels) = super::merging::Kernels::get() {
         return kernels.repeat_last::<1>(bits, bytes, out);
     }
     repeat_last_portable(bits, bytes, out);
@@ -147,10 +147,10 @@ pub fn unpack(bits: &[u8], width: u32, table: &[u8], out: &mut [u8]) {
         let index = (group as u8).reverse_bits() >> (8 - width);
         *place = table.get(usize::from(index)).copied().unwrap_or(0);
     }
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     if width < 8
         && let Some(lookup) = lookup.first_chunk()
-        && let Some(kernels) = super::vbmi2::Kernels::get()
+        && let Some(kernels) = super::merging::Kernels::get()
     {
         return kernels.unpack(bits, width, lookup, out);
     }

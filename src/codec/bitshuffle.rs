@@ -38,11 +38,11 @@ pub fn undo_paced(width: usize, src: &[u8], dst: &mut [u8], pace: Pace<'_>) {
 
 /// Runs a kernel, if there is one; returns how many groups of eight items, starting with the first, were done.
 fn bulk(width: usize, groups: usize, rows: &[u8], dst: &mut [u8]) -> usize {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(kernels) = super::avx2::Kernels::get() {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if let Some(kernels) = super::vectors::Kernels::get() {
         return kernels.bit_unshuffle(width, groups, rows, dst);
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = (width, groups, rows, dst);
     0
 }

@@ -10,8 +10,8 @@
 /// assert_eq!(run, [1, 2, 0, 5]);
 /// ```
 pub fn undo(run: &mut [u8]) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(kernels) = super::avx2::Kernels::get() {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if let Some(kernels) = super::vectors::Kernels::get() {
         let (done, sum) = kernels.running_sum(run);
         scalar(&mut run[done..], sum);
         return;

@@ -6,8 +6,9 @@
 //! `unchecked_copy`), Zstandard frames ([`zstd`]), range ANS ([`range_ans`]), loops for wider vectors
 //! ([`simd_dispatch`]), and processing of large buffers in strides ([`pace`]).
 //!
-//! Each decoder has one portable definition; on x86-64 the kernels in `avx2`, `avx512`, `avx512_ans` and `vbmi2` do the
-//! bulk of the work if the processor supports them, and tests check that all give the same bytes.
+//! Each decoder has one portable definition. Kernels do the bulk of the work if the processor supports them: on x86-64
+//! those in `avx2`, `avx512`, `avx512_ans` and `vbmi2`, on aarch64 those in `neon` and `neon_merge`; those in
+//! `vector_kernels` are written once for both. Tests check that all give the same bytes.
 
 mod ans_lanes;
 pub mod bit_fields;
@@ -37,5 +38,17 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512_ans;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+#[cfg(target_arch = "aarch64")]
+mod neon_merge;
 #[cfg(target_arch = "x86_64")]
 mod vbmi2;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod vector_kernels;
+
+// What this architecture has, under one name.
+#[cfg(target_arch = "x86_64")]
+use {avx2 as vectors, vbmi2 as merging};
+#[cfg(target_arch = "aarch64")]
+use {neon as vectors, neon_merge as merging};

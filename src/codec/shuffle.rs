@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 use super::pace::{self, Pace};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use super::vectors;
 
 /// Reverses a byte shuffle of items of `width` bytes; `dst` must be as long as `src`.
 ///
@@ -39,8 +41,8 @@ pub fn undo_paced(width: usize, src: &[u8], dst: &mut [u8], pace: Pace<'_>) {
 
 /// Runs a kernel, if there is one; returns how many items, starting with the first, were done.
 fn bulk(width: usize, items: usize, runs: &[u8], dst: &mut [u8]) -> usize {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(kernels) = super::avx2::Kernels::get() {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if let Some(kernels) = vectors::Kernels::get().filter(|_| width > vectors::COMPILED) {
         return kernels.unshuffle(width, items, runs, dst);
     }
     portable(width, items, runs, dst)

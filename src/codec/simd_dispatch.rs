@@ -1,7 +1,7 @@
 //! Loops compiled several times: for any processor, and for processors with wider vectors.
 //!
-//! A kernel is plain safe code that the compiler vectorizes; [`run`] uses the copy compiled for AVX2 if the processor
-//! has it, and [`run_widest`] also has one for AVX-512. All copies perform the same operations and give the same bits.
+//! A kernel is plain safe code that the compiler vectorizes; [`run`] uses the copy compiled for AVX2 or NEON if the
+//! processor has it, and [`run_widest`] also has one for AVX-512. All copies perform the same operations and give the same bits.
 #![forbid(unsafe_code)]
 
 pub use super::simd_ops::{Portable, SimdLoop, SimdOps};
@@ -26,8 +26,8 @@ pub use super::simd_ops::{Portable, SimdLoop, SimdOps};
 /// ```
 #[inline]
 pub fn run<K: SimdLoop>(kernel: K) -> K::Output {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(kernels) = super::avx2::Kernels::get() {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if let Some(kernels) = super::vectors::Kernels::get() {
         return kernels.run(kernel);
     }
     kernel.run(Portable)

@@ -23,6 +23,9 @@ const LANES: usize = 64;
 pub(super) struct Kernels(());
 
 impl Kernels {
+    /// Bytes of the longest words that they merge.
+    pub(super) const LONGEST: usize = 8;
+
     /// The kernels, if the processor has these features.
     pub(super) fn get() -> Option<Self> {
         let has = is_x86_feature_detected!("avx512f")

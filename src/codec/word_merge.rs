@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::bitmap_merge::{self, Side};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use super::merging::Kernels;
 
 /// Fills `out` with words of `W` bytes: if bit `i` of `bits` is 0, with the next word of `left`, or zeros if there is
 /// no `left`; if it is 1, with the next word of `right`.
@@ -10,8 +12,8 @@ use super::bitmap_merge::{self, Side};
 /// If `bits` or a side is too short, the bytes are unspecified.
 pub fn merge<const W: usize>(bits: &[u8], left: Option<&[u8]>, right: &[u8], out: &mut [u8]) {
     let side = left.map_or(Side::Byte(0), Side::Bytes);
-    #[cfg(target_arch = "x86_64")]
-    if let Some(kernels) = super::vbmi2::Kernels::get() {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if let Some(kernels) = Kernels::get().filter(|_| W <= Kernels::LONGEST) {
         return kernels.merge::<W>(bits, side, Side::Bytes(right), out);
     }
     match left {
@@ -26,8 +28,8 @@ pub fn merge<const W: usize>(bits: &[u8], left: Option<&[u8]>, right: &[u8], out
 ///
 /// If `bits` or `words` is too short, the bytes are unspecified.
 pub fn repeat_last<const W: usize>(bits: &[u8], words: &[u8], out: &mut [u8]) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(kernels) = super::vbmi2::Kernels::get() {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if let Some(kernels) = Kernels::get().filter(|_| W <= Kernels::LONGEST) {
         return kernels.repeat_last::<W>(bits, words, out);
     }
     match W {
