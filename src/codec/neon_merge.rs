@@ -128,13 +128,11 @@ fn ones_before(masks: [u8; 8]) -> ([u8; 8], usize) {
 #[inline]
 fn window<'a, const N: usize>(bytes: &'a [u8], at: usize, pad: &'a mut [u8; N]) -> &'a [u8; N] {
     let rest = bytes.get(at..).unwrap_or_default();
-    match rest.first_chunk() {
-        Some(window) => window,
-        None => {
-            pad[..rest.len()].copy_from_slice(rest);
-            pad
-        }
+    if let Some(window) = rest.first_chunk() {
+        return window;
     }
+    pad[..rest.len()].copy_from_slice(rest);
+    pad
 }
 
 /// `N` bytes of a window from `at` on, which is less than a block.
@@ -166,7 +164,7 @@ fn merge<const W: usize>(bits: &[u8], left: Side, right: Side, out: &mut [u8]) {
                 let ones = usize::from(before[k]);
                 let eight = |window, at| vcreate_u8(u64::from_le_bytes(*part(window, at)));
                 let both = vcombine_u8(eight(own, 8 * k - ones), eight(other, ones));
-                *out = looked_up(both, &MERGE_8[usize::from(masks[k])]);
+                *out = looked_up(both, MERGE_8[usize::from(masks[k])]);
             }
         } else {
             for (k, out) in merged.as_chunks_mut().0.iter_mut().enumerate() {
@@ -195,8 +193,8 @@ fn side<'a>(side: Side<'a>, at: usize, pad: &'a mut [u8; WINDOW]) -> &'a [u8; WI
 /// The bytes of `bytes` at `places`.
 #[inline]
 #[target_feature(enable = "neon")]
-fn looked_up(bytes: uint8x16_t, places: &[u8; 8]) -> [u8; 8] {
-    let found = vqtbl1_u8(bytes, vcreate_u8(u64::from_le_bytes(*places)));
+fn looked_up(bytes: uint8x16_t, places: [u8; 8]) -> [u8; 8] {
+    let found = vqtbl1_u8(bytes, vcreate_u8(u64::from_le_bytes(places)));
     vget_lane_u64::<0>(vreinterpret_u64_u8(found)).to_le_bytes()
 }
 
@@ -216,7 +214,7 @@ fn repeat_last<const W: usize>(bits: &[u8], words: &[u8], out: &mut [u8]) {
         let mut repeated = [0; BLOCK];
         if W == 1 {
             for (k, out) in repeated.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-                *out = looked_up(load(part(own, before[k].into())), &REPEAT_8[usize::from(masks[k])]);
+                *out = looked_up(load(part(own, before[k].into())), REPEAT_8[usize::from(masks[k])]);
             }
         } else {
             for (k, out) in repeated.as_chunks_mut().0.iter_mut().enumerate() {
@@ -268,13 +266,12 @@ fn unpack(bits: &[u8], width: u32, lookup: &[u8; 128], out: &mut [u8]) {
             5 | 6 => vqtbl4q_u8(low, groups),
             _ => vqtbx4q_u8(vqtbl4q_u8(low, groups), high, vsubq_u8(groups, vdupq_n_u8(64))),
         };
-        match out.first_chunk_mut() {
-            Some(out) => store(out, found),
-            None => {
-                let mut last = [0; GROUPS];
-                store(&mut last, found);
-                out.copy_from_slice(&last[..out.len()]);
-            }
+        if let Some(out) = out.first_chunk_mut() {
+            store(out, found);
+        } else {
+            let mut last = [0; GROUPS];
+            store(&mut last, found);
+            out.copy_from_slice(&last[..out.len()]);
         }
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! Written once over the operations of [`vectors`], which have the same names on each.
 #![expect(unsafe_code, reason = "calls code compiled for the vectors once the processor is known to have them")]
+#![expect(clippy::unused_self, reason = "the receiver is the proof")]
 
 use super::vectors::{
     self, Kernels, LANES, Lanes, Vector, load, place, store, swapped, zero, zip8, zip16, zip32, zip64,

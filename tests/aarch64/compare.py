@@ -76,7 +76,7 @@ def main(native, other, *places):
             differing += bool(found)
             for arguments, first, second in found:
                 print(f"DIFFERS {' '.join(arguments)[:200]}\n    {first}\n    {second}")
-    print(f"{len(paths) - differing} of {len(paths)} files are the same, with {virtual} virtual files")
+    print(f"{len(paths) - differing} of {len(paths)} files are the same, with {virtual} virtual files; {differing} files differ")
     return 1 if differing or not paths else 0
 
 
