@@ -10,6 +10,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::offset::FileOffset;
+use crate::platform::{self, os_error};
 
 /// This version, for messages about unknown parts.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"));
@@ -93,7 +94,7 @@ impl PartialEq for Kind {
             | (Self::Unknown(why), Self::Unknown(other))
             | (Self::Usage(why), Self::Usage(other)) => why == other,
             (Self::Changed, Self::Changed) | (Self::NotFound, Self::NotFound) => true,
-            (Self::Io(e), Self::Io(other)) => (e.kind(), e.raw_os_error()) == (other.kind(), other.raw_os_error()),
+            (Self::Io(e), Self::Io(other)) => (e.kind(), platform::errno(e)) == (other.kind(), platform::errno(other)),
             _ => false,
         }
     }
@@ -127,7 +128,7 @@ impl Error {
 
     /// The system has no memory for `what`.
     pub fn no_memory(what: impl Into<Cow<'static, str>>) -> Self {
-        Self::io(io::Error::from_raw_os_error(libc::ENOMEM), what)
+        Self::io(os_error(libc::ENOMEM), what)
     }
 
     /// Adds the offset in the container file; an offset that was set before is kept, because it is more precise.
@@ -204,7 +205,7 @@ impl Error {
             Kind::NoRoom { .. } => libc::ENOMEM,
             Kind::Usage(_) => libc::EINVAL,
             Kind::NotFound => libc::ENOENT,
-            Kind::Io(e) => e.raw_os_error().unwrap_or(libc::EIO),
+            Kind::Io(e) => platform::errno(e).unwrap_or(libc::EIO),
         }
     }
 
@@ -250,7 +251,7 @@ impl std::error::Error for Error {}
 impl From<Error> for io::Error {
     /// Keeps the error; the kind is that of its [`errno`](Error::errno), but never one after which readers try again.
     fn from(error: Error) -> Self {
-        match io::Error::from_raw_os_error(error.errno()).kind() {
+        match os_error(error.errno()).kind() {
             io::ErrorKind::Interrupted => Self::other(error),
             kind => Self::new(kind, error),
         }
@@ -301,12 +302,7 @@ pub fn os_explain(error: &io::Error) -> String {
 
 /// The limit that made a system call fail.
 fn os_advice(error: &io::Error) -> &'static str {
-    match error.raw_os_error() {
-        Some(libc::EMFILE) => "; ulimit -n sets how many this process may have",
-        Some(libc::ENOMEM) => "; ulimit -v sets how much this process may have",
-        Some(libc::EAGAIN) => "; no more threads or processes may be started (ulimit -u, pids.max, ulimit -v)",
-        _ => "",
-    }
+    platform::errno(error).map_or("", platform::advice)
 }
 
 #[cfg(test)]
@@ -337,7 +333,7 @@ mod tests {
 
     #[test]
     fn what_the_system_says_is_printed_in_its_words() {
-        let e = Error::io(io::Error::from_raw_os_error(libc::ENOENT), "file");
+        let e = Error::io(os_error(libc::ENOENT), "file");
         assert_eq!(e.to_string(), "No such file or directory");
     }
 
@@ -359,7 +355,7 @@ mod tests {
 
     #[test]
     fn kinds_can_be_compared() {
-        let io = |number| Error::io(io::Error::from_raw_os_error(number), "file");
+        let io = |number| Error::io(os_error(number), "file");
         assert_eq!(io(libc::ENOENT).kind(), io(libc::ENOENT).kind());
         assert_ne!(io(libc::ENOENT).kind(), io(libc::EACCES).kind());
         assert_eq!(Error::corrupt("no", "a").kind(), &Kind::Corrupt("no".into()));

@@ -94,6 +94,7 @@ impl std::error::Error for Failure {}
 mod tests {
     use super::*;
     use crate::bytes::FileOffset;
+    use crate::platform::os_error;
 
     #[test]
     fn a_message_names_the_file_the_problem_the_field_and_the_offset() {
@@ -113,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_limit_of_the_process_is_named_wherever_it_is_met() {
-        let error = || io::Error::from_raw_os_error(libc::EMFILE);
+        let error = || os_error(libc::EMFILE);
         let (mounted, read) = (Failure::system(Path::new("/mnt"), &error()), Error::io(error(), "file"));
         for failure in [mounted, Failure::of(Path::new("a"), &read)] {
             assert!(failure.to_string().ends_with("; ulimit -n sets how many this process may have"), "{failure}");

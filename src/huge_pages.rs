@@ -8,19 +8,18 @@
 //! has 16 or 64 KiB, as on some Arm systems, a huge one has 32 or 512 MiB, which the first byte of it would take: there,
 //! plain pages too, which are new less often. A piece of 1 MiB takes 7 % more than its bytes, no piece more than an
 //! eighth.
-#![expect(unsafe_code, reason = "an allocator is unsafe to implement, and mmap(2) to call")]
+#![expect(unsafe_code, reason = "an allocator is unsafe to implement")]
 
 use std::alloc::{GlobalAlloc, Layout};
-use std::fs::File;
-use std::io::Read;
+use std::ffi::c_void;
 use std::ptr;
 use std::sync::OnceLock;
 
 use libmimalloc_sys::{mi_collect, mi_manage_os_memory_ex};
 use mimalloc::MiMalloc;
-use rustix::process::{Resource, getrlimit};
 
 use crate::paging::huge_page_size;
+use crate::platform::huge_range;
 
 /// Bytes of addresses reserved. mimalloc manages at most 16 GiB in one range.
 const RANGE: usize = 8 << 30;
@@ -39,10 +38,9 @@ pub struct HugePages<A>(pub A);
 
 /// Reserves the range on the first call. Returns whether mimalloc has it.
 ///
-/// Nothing is reserved under a limit of address space (`ulimit -v`), or where every mapping counts as used memory
-/// (`vm.overcommit_memory=2`).
+/// Nothing is reserved where addresses are limited, and on systems without huge pages: see `platform::huge_range`.
 pub fn reserve() -> bool {
-    *IS_RESERVED.get_or_init(|| !is_limited() && map().is_some_and(manage))
+    *IS_RESERVED.get_or_init(|| range().is_some_and(manage))
 }
 
 /// Returns all freed memory to the system.
@@ -51,41 +49,18 @@ pub fn give_back() {
     unsafe { mi_collect(true) };
 }
 
-/// Whether addresses without memory are limited.
-fn is_limited() -> bool {
-    let mut overcommit = [0];
-    let read = File::open("/proc/sys/vm/overcommit_memory").and_then(|mut file| file.read(&mut overcommit));
-    getrlimit(Resource::As).current.is_some() || (read.is_ok() && overcommit == *b"2")
-}
-
 /// Whether huge pages are small enough for pieces.
 fn are_huge_pages_small() -> bool {
     huge_page_size() <= HUGE
 }
 
-/// Maps the range, and advises huge pages if they are small. Returns its first boundary of a huge page.
-fn map() -> Option<*mut libc::c_void> {
-    let (protection, flags) =
-        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
-    // SAFETY: a new mapping at an address that the kernel chooses.
-    let start = unsafe { libc::mmap(ptr::null_mut(), RANGE + HUGE, protection, flags, -1, 0) };
-    if start == libc::MAP_FAILED {
-        return None;
-    }
-    let start = start.cast::<u8>();
-    // SAFETY: the first boundary of a huge page is within the mapping.
-    let first = unsafe { start.add(start.align_offset(HUGE)) };
-    // SAFETY: the second boundary is within it, too.
-    let second = unsafe { first.add(HUGE) };
-    // Without huge pages the range serves as well; `never` may be the system's setting.
-    let advice = if are_huge_pages_small() { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
-    // Its beginning holds tables of mimalloc, mostly unwritten. SAFETY: a part of the mapping.
-    unsafe { libc::madvise(second.cast(), RANGE - HUGE, advice) };
-    Some(first.cast())
+/// The range, with huge pages if they are small.
+fn range() -> Option<*mut c_void> {
+    huge_range(RANGE, HUGE, are_huge_pages_small())
 }
 
 /// Gives mimalloc the range. Returns whether it took it.
-fn manage(first: *mut libc::c_void) -> bool {
+fn manage(first: *mut c_void) -> bool {
     // SAFETY: nothing else uses the mapping, which is zero and lasts as long as the process.
     unsafe { mi_manage_os_memory_ex(first, RANGE, true, false, true, -1, false, ptr::null_mut()) }
 }
@@ -151,7 +126,7 @@ mod tests {
 
     #[test]
     fn what_grows_and_shrinks_across_the_limits_keeps_its_bytes() {
-        assert_eq!(reserve(), !is_limited());
+        assert_eq!(reserve(), range().is_some());
         let sizes = [100, SMALL, SMALL + 1, LARGE, LARGE + 1, LARGE - 1, SMALL + 2, 2 * LARGE, 50];
         // SAFETY: a size that is not zero.
         let mut memory = unsafe { ALLOCATOR.alloc_zeroed(layout(sizes[0])) };

@@ -156,6 +156,8 @@ pub mod paging;
 #[doc(hidden)]
 pub mod parallel;
 #[doc(hidden)]
+pub mod platform;
+#[doc(hidden)]
 pub mod pool;
 #[doc(hidden)]
 pub mod recent;

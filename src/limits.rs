@@ -5,11 +5,11 @@
 #![expect(unsafe_code, reason = "the standard library cannot fail to allocate zeros, only abort")]
 
 use std::alloc::{Layout, alloc_zeroed};
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Kind, Result};
+use crate::platform::os_error;
 use crate::reserve;
 
 /// Upper bounds on the cost of a container.
@@ -46,7 +46,7 @@ impl Limits {
 /// # Errors
 /// `ENOMEM` if the allocation fails, or if memory is low ([`reserve::is_low`]).
 pub fn zeroed(len: u64, what: &'static str) -> Result<Vec<u8>> {
-    let refused = || Error::io(io::Error::from_raw_os_error(libc::ENOMEM), what);
+    let refused = || Error::io(os_error(libc::ENOMEM), what);
     let n = usize::try_from(len).map_err(|_| refused())?;
     if n == 0 {
         return Ok(Vec::new());

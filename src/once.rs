@@ -100,12 +100,13 @@ mod models;
 mod tests {
     use super::*;
     use crate::error::Kind;
+    use crate::platform::os_error;
     use std::io;
 
     #[test]
     fn values_and_lasting_errors_are_kept_and_read_failures_are_not() {
         let once = Once::new();
-        assert!(once.get(|| Err(Error::io(io::Error::from_raw_os_error(libc::EIO), "x"))).is_err());
+        assert!(once.get(|| Err(Error::io(os_error(libc::EIO), "x"))).is_err());
         assert!(once.ready().is_none());
         assert_eq!(*once.get(|| Ok(1)).unwrap(), 1);
         assert_eq!(*once.get(|| Ok(2)).unwrap(), 1);

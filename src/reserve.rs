@@ -6,12 +6,13 @@
 //! until the reserve can be mapped again.
 //!
 //! Without [`map_reserve`] it behaves like the system allocator.
-#![expect(unsafe_code, reason = "an allocator is unsafe to implement, and mmap(2) and malloc_trim(3) to call")]
+#![expect(unsafe_code, reason = "an allocator is unsafe to implement")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::platform::{map_addresses, unmap_addresses};
 
 /// Size of the reserve in bytes.
 const SIZE: usize = 16 << 20;
@@ -53,23 +54,13 @@ unsafe impl GlobalAlloc for Reserving {
 pub fn map_reserve(room: usize) -> bool {
     let mut reserve = lock();
     if reserve.is_none() {
-        let probe = map(room);
-        *reserve = probe.and_then(|_| map(SIZE));
+        let probe = map_addresses(room);
+        *reserve = probe.and_then(|_| map_addresses(SIZE));
         if let Some(start) = probe {
-            unmap(start, room);
+            unmap_addresses(start, room);
         }
     }
     reserve.is_some()
-}
-
-/// Returns freed memory to the system, after a burst of it. glibc keeps freed memory per thread, so that the bursts of
-/// several threads would add up.
-pub fn trim() {
-    // SAFETY: touches nothing that is allocated.
-    #[cfg(target_env = "gnu")]
-    unsafe {
-        libc::malloc_trim(0);
-    }
 }
 
 /// Whether the reserve was released and cannot be mapped again yet. Fallible allocations should fail then.
@@ -79,7 +70,7 @@ pub fn is_low() -> bool {
     }
     let mut reserve = lock();
     if reserve.is_none() {
-        *reserve = map(SIZE);
+        *reserve = map_addresses(SIZE);
     }
     LOW.store(reserve.is_none(), Ordering::Relaxed);
     reserve.is_none()
@@ -98,7 +89,7 @@ fn retried(size: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
 fn give_up() {
     if let Some(start) = lock().take() {
         LOW.store(true, Ordering::Relaxed);
-        unmap(start, SIZE);
+        unmap_addresses(start, SIZE);
     }
 }
 
@@ -106,24 +97,11 @@ fn lock() -> MutexGuard<'static, Option<usize>> {
     RESERVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Maps address space without backing memory.
-fn map(size: usize) -> Option<usize> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: an anonymous mapping at an address that the kernel chooses.
-    let start = unsafe { libc::mmap(ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0) };
-    (start != libc::MAP_FAILED).then(|| start.expose_provenance())
-}
-
-/// Unmaps a range returned by [`map`].
-fn unmap(start: usize, size: usize) {
-    // SAFETY: `map` made this mapping with this size; it was never handed out and is unmapped once.
-    unsafe { libc::munmap(ptr::with_exposed_provenance_mut(start), size) };
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::cell::Cell;
+    use std::ptr;
 
     #[test]
     fn a_small_allocation_that_fails_is_tried_again_with_the_reserve_and_a_large_one_is_not() {

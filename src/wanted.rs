@@ -13,12 +13,12 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Kind, Result};
+use crate::platform::os_error;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{self, Condvar, Mutex, MutexGuard, thread_local};
 
@@ -221,7 +221,7 @@ pub fn spend(bytes: u64) -> Result<()> {
 
 /// The error of work that is not wanted any more.
 pub fn given_up() -> Error {
-    Error::io(io::Error::from_raw_os_error(libc::EINTR), "request")
+    Error::io(os_error(libc::EINTR), "request")
 }
 
 /// Waits until `condvar` is notified (spurious wake-ups included), and fails once the work of this thread is not wanted

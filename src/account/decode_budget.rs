@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Account;
 use crate::error::{Error, Kind, Result};
+use crate::platform::os_error;
 
 /// Bytes that any request may decode: large blocks of every stage that a graph can have.
 const BASE: u64 = 64 << 20;
@@ -149,7 +150,7 @@ pub fn charge_opening(len: u64) -> Result<()> {
     let spent = meter.spent.saturating_add(len).saturating_add(PER_READ);
     OPENING.set(Some(Meter { spent, ..meter }));
     if spent > meter.limit {
-        return Err(Error::io(std::io::Error::from_raw_os_error(libc::EFBIG), OPEN));
+        return Err(Error::io(os_error(libc::EFBIG), OPEN));
     }
     Ok(())
 }

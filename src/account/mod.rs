@@ -27,6 +27,7 @@ use std::sync::{Arc, OnceLock};
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::limits::{Budget, Charge};
+use crate::platform;
 
 pub use hash_index::HashIndex;
 pub use names::Names;
@@ -115,8 +116,8 @@ impl Account {
     /// the size that a file of this process may have.
     pub fn disk(&self) -> &Budget {
         self.0.disk.get_or_init(|| {
-            let half = if self.0.spill == 0 { 0 } else { spill::free_space(&directory()).unwrap_or(0) / 2 };
-            Budget::new(self.0.spill.min(half).min(spill::largest_file()))
+            let half = if self.0.spill == 0 { 0 } else { platform::free_space(&directory()).unwrap_or(0) / 2 };
+            Budget::new(self.0.spill.min(half).min(platform::largest_file()))
         })
     }
 

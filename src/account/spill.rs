@@ -11,23 +11,17 @@
 //! writes in place, and has no SIGBUS: there, pages that do not fit on a full disk stay in memory.
 #![expect(unsafe_code, reason = "mapping a file is unsafe because it may be truncated; ours has no name and one owner")]
 
-use std::fs::{File, OpenOptions};
-use std::io;
 use std::ops::{Deref, DerefMut, Range};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
+use memmap2::{MmapOptions, MmapRaw};
 
-use crate::bytes::{to_u64, to_usize};
+use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::limits::{Charge, zeroed};
 use crate::paging::mapped_at_once;
-
-/// Bytes written at a time if the file system does not support fallocate(2).
-const STRIDE: usize = 1 << 20;
+use crate::platform::{self, FileExt, allocate, unnamed, write_in_place};
 
 /// Bytes that are charged to an [`Account`](super::Account) until they are dropped.
 pub struct Buffer {
@@ -124,10 +118,7 @@ fn whole_pages(range: Range<usize>, len: usize) -> Range<usize> {
 fn release(map: &MmapRaw, range: Range<usize>) {
     let Range { start, end } = whole_pages(range, map.len());
     if start < end {
-        // SAFETY: the mapping is shared with its file, which keeps the written bytes; only page table entries are
-        // dropped, so borrowers see the same bytes.
-        let done = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start) };
-        if let Err(e) = done {
+        if let Err(e) = platform::release(map, start..end) {
             tracing::debug!("pages of a temporary file stay mapped: {e}");
         }
     }
@@ -172,62 +163,6 @@ pub fn directory() -> PathBuf {
     let own = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
     own.or_else(|| Some(PathBuf::from("/var/tmp")).filter(|dir| dir.is_dir())).unwrap_or_else(std::env::temp_dir)
 }
-
-/// Creates a file in `dir` that has no name.
-///
-/// # Errors
-/// Fails if the file cannot be created.
-pub(super) fn unnamed(dir: &Path) -> io::Result<File> {
-    match OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(dir) {
-        Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => {
-            // The file system does not support O_TMPFILE: create a named file and unlink it at once.
-            static NEXT: AtomicU64 = AtomicU64::new(0);
-            let path = dir.join(format!(".fzmfs-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-            let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-            std::fs::remove_file(&path)?;
-            Ok(file)
-        }
-        made => made,
-    }
-}
-
-/// Bytes available to unprivileged users on the file system of `dir`.
-pub(super) fn free_space(dir: &Path) -> Option<u64> {
-    let stat = rustix::fs::statvfs(dir).ok()?;
-    stat.f_bavail.checked_mul(stat.f_frsize)
-}
-
-/// The size that `ulimit -f` allows for a file.
-pub(super) fn largest_file() -> u64 {
-    rustix::process::getrlimit(rustix::process::Resource::Fsize).current.unwrap_or(u64::MAX)
-}
-
-/// Disables copy-on-write, so that writes go to the blocks that were allocated. This has to come before the first
-/// block. Other file systems refuse it, and do not need it.
-fn write_in_place(file: &File) {
-    if let Ok(flags) = rustix::fs::ioctl_getflags(file) {
-        rustix::fs::ioctl_setflags(file, flags | rustix::fs::IFlags::NOCOW).ok();
-    }
-}
-
-/// Extends `file` to `len` bytes and allocates all of its blocks.
-fn allocate(file: &File, len: u64) -> io::Result<()> {
-    let flags = rustix::fs::FallocateFlags::empty();
-    match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, flags, 0, len)) {
-        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
-            let zeros = vec![0; STRIDE];
-            let mut at = 0;
-            while at < len {
-                let n = to_usize(len - at, "temporary file").map_or(STRIDE, |rest| rest.min(STRIDE));
-                file.write_all_at(zeros.get(..n).unwrap_or_default(), at)?;
-                at += n as u64;
-            }
-            Ok(())
-        }
-        done => Ok(done?),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

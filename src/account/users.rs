@@ -10,12 +10,12 @@
 #![warn(clippy::as_conversions, clippy::indexing_slicing)]
 
 use std::collections::HashMap;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::limits::Charge;
+use crate::platform::os_error;
 
 use super::Account;
 
@@ -111,7 +111,7 @@ impl Users {
         let held = state.held.with(what);
         let most = self.most(held);
         if what.descriptors > 0 && of_user.descriptors > most.descriptors {
-            return Err(Error::io(io::Error::from_raw_os_error(libc::ENFILE), "descriptors of a user"));
+            return Err(Error::io(os_error(libc::ENFILE), "descriptors of a user"));
         }
         if what.bytes > 0 && of_user.bytes > most.bytes {
             let memory = most.bytes.saturating_sub(of_user.without(what).bytes);

@@ -2,11 +2,8 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-
-use rustix::fs::FileType;
 
 use super::{Access, Archive, Options, contained};
 use crate::account::Account;
@@ -14,6 +11,7 @@ use crate::cache::Cache;
 use crate::error::{Error, Kind, Result};
 use crate::gpu::Gpu;
 use crate::mirror::{self, Containers, Found, Rules, Target, is_candidate};
+use crate::platform::{FileType, OsStrExt, slashed};
 use crate::source::{Passed, Seen};
 
 /// A directory of containers, of this machine or a prefix of a bucket. Each container in it is a directory too.
@@ -182,7 +180,7 @@ impl Directory {
             }
         }
         if let Some(inner) = inner {
-            kind = NodeKind::Container(inner.to_string_lossy().into_owned());
+            kind = NodeKind::Container(slashed(&inner).to_string_lossy().into_owned());
         }
         Ok(Node { file, shown, kind, seen })
     }

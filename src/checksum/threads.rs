@@ -4,11 +4,11 @@
 //! can use several threads takes helpers from the rest.
 #![forbid(unsafe_code)]
 
-use std::io;
 use std::sync::Arc;
 use std::thread;
 
 use crate::error::{Error, Result};
+use crate::platform::os_error;
 use crate::pool::{Job, Pool};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::wanted;
@@ -72,7 +72,7 @@ impl Threads {
         wanted::check()?;
         let is_closed = |closed: &AtomicBool| closed.load(Ordering::Relaxed);
         if is_closed(&self.all.closed) || self.closed.as_deref().is_some_and(is_closed) {
-            return Err(Error::io(io::Error::from_raw_os_error(libc::ECANCELED), what));
+            return Err(Error::io(os_error(libc::ECANCELED), what));
         }
         Ok(())
     }

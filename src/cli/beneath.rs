@@ -5,12 +5,12 @@
 //! is modified.
 #![forbid(unsafe_code)]
 
+use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use crate::platform::{self, AtFlags, CWD, Errno, Mode, OFlags, OwnedFd, RenameFlags, SEARCH, name_of_file};
 
 /// A directory to write to.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Beneath(OwnedFd);
 #[derive(Debug)]
 pub(super) struct Slot<'a> {
     dir: OwnedFd,
-    name: &'a str,
+    name: Cow<'a, str>,
 }
 
 /// A file under a temporary name, private to this process, until it is complete.
@@ -33,9 +33,9 @@ pub(super) struct PartialFile<'a> {
 }
 
 fn open_directory(above: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match rustix::fs::openat(above, name, flags, Mode::empty()) {
-        Err(rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => Err(not_a_directory()),
+    let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match platform::openat(above, name, flags, Mode::empty()) {
+        Err(Errno::NOTDIR | Errno::LOOP) => Err(not_a_directory()),
         other => Ok(other?),
     }
 }
@@ -54,8 +54,8 @@ impl Beneath {
             io::ErrorKind::AlreadyExists => not_a_directory(),
             _ => e,
         })?;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self(rustix::fs::openat(CWD, dir, flags, Mode::empty())?))
+        let flags = SEARCH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self(platform::openat(CWD, dir, flags, Mode::empty())?))
     }
 
     /// Creates the directory `path` and its parents, where missing.
@@ -63,8 +63,8 @@ impl Beneath {
     /// # Errors
     /// From mkdirat(2) and openat(2); also fails if a component is not a directory.
     pub(super) fn make_directory(&self, path: &str) -> io::Result<()> {
-        self.walk(path, |above, name| match rustix::fs::mkdirat(above, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+        self.walk(path, |above, name| match platform::mkdirat(above, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(e) => Err(e.into()),
         })
         .map(drop)
@@ -84,15 +84,16 @@ impl Beneath {
     /// From openat(2); also fails if a component is not a directory.
     pub(super) fn slot<'a>(&self, path: &'a str) -> io::Result<Slot<'a>> {
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
-        Ok(Slot { dir: self.walk(dir, |_, _| Ok(()))?, name })
+        Ok(Slot { dir: self.walk(dir, |_, _| Ok(()))?, name: name_of_file(name) })
     }
 
     /// Opens the directory `path`, calling `before` for each component.
     fn walk(&self, path: &str, before: impl Fn(&OwnedFd, &str) -> io::Result<()>) -> io::Result<OwnedFd> {
         let mut dir = self.0.try_clone()?;
         for name in path.split('/').filter(|name| !name.is_empty()) {
-            before(&dir, name)?;
-            dir = open_directory(&dir, name)?;
+            let name = name_of_file(name);
+            before(&dir, &name)?;
+            dir = open_directory(&dir, &name)?;
         }
         Ok(dir)
     }
@@ -101,7 +102,7 @@ impl Beneath {
 impl<'a> Slot<'a> {
     /// Whether the name exists.
     pub(super) fn is_taken(&self) -> bool {
-        rustix::fs::statat(&self.dir, self.name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        platform::statat(&self.dir, &*self.name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
     /// Creates a symbolic link to `target`; `force` replaces an existing entry.
@@ -109,10 +110,10 @@ impl<'a> Slot<'a> {
     /// # Errors
     /// From symlinkat(2): `EEXIST` if the name is taken.
     pub(super) fn link(&self, target: &str, force: bool) -> io::Result<()> {
-        let make = || rustix::fs::symlinkat(target, &self.dir, self.name).map_err(io::Error::from);
+        let make = || platform::symlinkat(target, &self.dir, &*self.name).map_err(io::Error::from);
         match make() {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && force => {
-                rustix::fs::unlinkat(&self.dir, self.name, AtFlags::empty())?;
+                platform::unlinkat(&self.dir, &*self.name, AtFlags::empty())?;
                 make()
             }
             other => other,
@@ -126,7 +127,7 @@ impl<'a> Slot<'a> {
     pub(super) fn begin(&'a self) -> io::Result<PartialFile<'a>> {
         let name = format!(".{}.{}.part", self.name, std::process::id());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.dir, &name, flags, Mode::from_raw_mode(0o666))?;
+        let file = platform::openat(&self.dir, &name, flags, Mode::from_raw_mode(0o666))?;
         Ok(PartialFile { slot: self, name, file: file.into() })
     }
 }
@@ -138,22 +139,22 @@ impl PartialFile<'_> {
     /// From linkat(2) and renameat(2): `EEXIST` if the name is taken.
     pub(super) fn finish(self, force: bool) -> io::Result<()> {
         let Slot { dir, name } = self.slot;
-        let rename = || rustix::fs::renameat(dir, &self.name, dir, *name).map_err(io::Error::from);
+        let rename = || platform::renameat(dir, &self.name, dir, &**name).map_err(io::Error::from);
         if force {
             return rename();
         }
         // One change of the directory instead of two.
-        match rustix::fs::renameat_with(dir, &self.name, dir, *name, RenameFlags::NOREPLACE) {
+        match platform::renameat_with(dir, &self.name, dir, &**name, RenameFlags::NOREPLACE) {
             Ok(()) => return Ok(()),
-            Err(e @ rustix::io::Errno::EXIST) => return Err(e.into()),
+            Err(e @ Errno::EXIST) => return Err(e.into()),
             // The file system cannot do that.
             Err(_) => {}
         }
-        match rustix::fs::linkat(dir, &self.name, dir, *name, AtFlags::empty()) {
+        match platform::linkat(dir, &self.name, dir, &**name, AtFlags::empty()) {
             // Dropping removes the temporary name.
             Ok(()) => Ok(()),
-            Err(e @ rustix::io::Errno::EXIST) => Err(e.into()),
-            Err(_) if self.slot.is_taken() => Err(rustix::io::Errno::EXIST.into()),
+            Err(e @ Errno::EXIST) => Err(e.into()),
+            Err(_) if self.slot.is_taken() => Err(Errno::EXIST.into()),
             // The file system does not support hard links.
             Err(_) => rename(),
         }
@@ -163,15 +164,15 @@ impl PartialFile<'_> {
 impl Drop for PartialFile<'_> {
     fn drop(&mut self) {
         // After a rename the temporary name is gone already.
-        rustix::fs::unlinkat(&self.slot.dir, &self.name, AtFlags::empty()).ok();
+        platform::unlinkat(&self.slot.dir, &self.name, AtFlags::empty()).ok();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::testing::symlink;
     use std::io::Write;
-    use std::os::unix::fs::symlink;
 
     #[test]
     fn a_file_gets_its_name_when_it_is_complete() {

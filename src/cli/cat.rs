@@ -4,13 +4,14 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
 
 use super::args;
 use super::report::{self, Failure, Outcome};
 use crate::archive::{Archive, CopyError, Directory, NodeKind};
 use crate::bytes::to_u64;
 use crate::error::Error;
+use crate::platform::AsFd;
+use crate::platform::os_error;
 use crate::source::Passed;
 
 pub(super) fn run(args: &args::Cat) -> Outcome {
@@ -54,7 +55,7 @@ fn write_below(directory: &Directory, path: &OsStr, out: &mut File) -> Result<()
     match &place.kind {
         NodeKind::Container(inner) => write(&directory.open_container(&place)?, inner.as_ref(), out),
         NodeKind::File => copy_plain(&directory.file(&place.file)?, out),
-        NodeKind::Dir => Err(Error::io(io::Error::from_raw_os_error(libc::EISDIR), "directory").into()),
+        NodeKind::Dir => Err(Error::io(os_error(libc::EISDIR), "directory").into()),
         NodeKind::Other => Err(Error::unsupported("not a regular file", "file").into()),
     }
 }

@@ -3,9 +3,9 @@
 
 use std::io::Write;
 
-use super::log;
 use super::report::{self, Failure, Outcome};
 use super::size;
+use super::syslog;
 use crate::archive::memory;
 use crate::format::FORMATS;
 use crate::fs::doctor::{self, State};
@@ -22,7 +22,7 @@ pub(super) fn run(out: &mut dyn Write) -> Outcome {
     lines.push(("memory", "ok", format!("{all}, of which {cache} for decoded data unless cache= says otherwise")));
     lines.push(("threads", "ok", format!("{threads} that decode, unless threads= says otherwise")));
     lines.push(index());
-    lines.push(if log::reaches_system() {
+    lines.push(if syslog::is_reached() {
         (
             "log",
             "ok",

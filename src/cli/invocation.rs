@@ -4,8 +4,9 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+use crate::platform::OsStrExt;
 
 /// The helper names that mount(8) looks for.
 const HELPERS: [&str; 2] = ["mount.fzmfs", "mount.fuse.fzmfs"];

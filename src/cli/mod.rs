@@ -30,6 +30,8 @@ mod seconds;
 mod serve;
 mod size;
 #[cfg(feature = "fuse")]
+mod syslog;
+#[cfg(feature = "fuse")]
 mod umount;
 mod unused;
 mod verify;

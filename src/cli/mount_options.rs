@@ -5,7 +5,8 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+
+use crate::platform::OsStrExt;
 
 /// Words of mount(8) and fstab(5) that do not affect a read-only mount, or that mount(8) has handled already.
 const IGNORED: &[&str] = &[

@@ -6,7 +6,6 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::process;
 pub(super) use crate::failure::Failure;
 
 /// The result of a command.
@@ -15,7 +14,7 @@ pub(super) type Outcome = Result<(), Failure>;
 /// Writing to standard output failed. Does not return if its reader has gone.
 pub(super) fn output(error: &io::Error) -> Failure {
     if error.kind() == io::ErrorKind::BrokenPipe {
-        process::end_with_the_reader();
+        crate::platform::end_with_the_reader();
     }
     Failure::system(Path::new("standard output"), error)
 }

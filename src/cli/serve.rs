@@ -7,8 +7,6 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::thread;
 
-use rustix::process::{Signal, getpid, kill_process};
-
 use super::args;
 use super::report::{self, Failure, Outcome};
 use crate::archive::{Access, Archive, Directory};
@@ -114,7 +112,7 @@ fn check_layout(layout: Layout) -> Outcome {
 /// Ends this process as a signal does, when nothing holds its standard input any more.
 fn end_with_input() {
     io::copy(&mut io::stdin(), &mut io::sink()).ok();
-    kill_process(getpid(), Signal::TERM).ok();
+    crate::platform::terminate();
 }
 
 /// The name of what is served.

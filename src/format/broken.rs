@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::bytes::FileOffset;
 use crate::error::{Error, Result};
+use crate::platform::OsStrExt;
 use crate::source::Source;
 use crate::text::escaped;
 

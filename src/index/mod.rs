@@ -30,6 +30,7 @@ use std::time::SystemTime;
 use crate::bytes::to_u64;
 use crate::error::os_message;
 use crate::limits::zeroed;
+use crate::platform;
 use crate::source::{CacheDir, Room, Source};
 use record::Key;
 
@@ -126,7 +127,7 @@ impl Shared {
     /// itself: then this is not said, and `false`.
     fn tell(&self, path: &Path, error: &io::Error) -> bool {
         let why = format!("{}: {}", path.display(), os_message(error));
-        let is_short = matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM));
+        let is_short = matches!(platform::errno(error), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM));
         if is_short || self.is_told.swap(true, Ordering::Relaxed) {
             tracing::debug!("index: {why}");
         } else {

@@ -2,11 +2,11 @@
 #![allow(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing, reason = "a test")]
 
 use std::fs::{self, File};
-use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::*;
+use crate::platform::testing::{set_mode, symlink};
 
 /// A file, and an index of it.
 struct Place(tempfile::TempDir);
@@ -79,7 +79,7 @@ fn a_file_that_was_written_to_has_no_records_even_if_its_time_was_set_back() {
     assert!(old.put("kind-1", b"payload"));
     // In the middle, so that neither end differs.
     let file = File::options().write(true).open(place.file()).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&file, b"changed", 100_000).unwrap();
+    crate::platform::FileExt::write_all_at(&file, b"changed", 100_000).unwrap();
     file.set_modified(mtime).unwrap();
     assert_eq!(place.records().get("kind-1", 100), None);
     assert_eq!(old.get("kind-1", 100), None, "the file is not the one that was opened");
@@ -154,9 +154,9 @@ fn the_secret_is_made_once_by_any_number_of_processes_and_only_its_user_can_read
         let records = place.records();
         assert!(!records.put("kind-1", b"x") && records.get("kind-1", 100).is_none() && !records.is_usable(), "{why}");
     };
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    set_mode(&path, 0o644).unwrap();
     refused("others can read it");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    set_mode(&path, 0o600).unwrap();
     fs::write(&path, [0; 31]).unwrap();
     refused("too short");
     fs::remove_file(&path).unwrap();
@@ -168,7 +168,7 @@ fn the_secret_is_made_once_by_any_number_of_processes_and_only_its_user_can_read
 fn without_a_usable_directory_there_is_no_index_and_no_error() {
     let place = Place::new();
     fs::create_dir(place.dir()).unwrap();
-    fs::set_permissions(place.dir(), fs::Permissions::from_mode(0o777)).unwrap();
+    set_mode(place.dir(), 0o777).unwrap();
     assert!(!place.records().put("kind-1", b"x"), "others can write to it");
     assert!(place.index(SIZE).used().unwrap_err().contains("only this user"));
     fs::remove_dir(place.dir()).unwrap();

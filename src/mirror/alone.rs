@@ -2,13 +2,13 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use super::Layout;
 use super::reshaped::Reshaped;
 use crate::error::Result;
 use crate::format::{Container, Entry, File, Node};
+use crate::platform::OsStrExt;
 
 /// The compressed file `name` as a tree whose root holds what was compressed, under the name that it had. `None` if the
 /// container is no compressed file, or one of a container that is no archive.

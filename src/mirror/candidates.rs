@@ -6,10 +6,9 @@
 
 use std::ffi::OsStr;
 
-use rustix::fs::FileType;
-
 use crate::error::Result;
 use crate::format::{self, Container};
+use crate::platform::FileType;
 use crate::source::{Below, Rights, Seen};
 
 /// Whether `name`, of type `kind`, can be a container.

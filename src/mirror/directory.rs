@@ -4,11 +4,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::FileType;
-
 use crate::account::Account;
 use crate::error::Result;
 use crate::format::{self, Input};
+use crate::platform::FileType;
 use crate::source::{Location, Prefix, RemoteOptions, Top};
 
 /// The directory at `source`, unless that is a file or a container that is a directory. On a server: a bucket, or a URL

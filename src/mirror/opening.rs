@@ -6,8 +6,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::FileType;
-
 use super::candidates::{index_in, stat_container};
 use super::flat::flattened;
 use super::members::members;
@@ -15,6 +13,7 @@ use super::{Layout, Rules};
 use crate::checksum::{BackgroundChecks, Threads};
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Container, Input, Options};
+use crate::platform::{FileType, slashed};
 use crate::source::{OpenFiles, Place, Prefix, Seen, Source, Top};
 
 /// Containers of a server that are looked up at a time: waiting takes no processor time.
@@ -142,7 +141,7 @@ impl Containers {
         let seen = around.stat(name)?;
         if seen.kind == FileType::Directory {
             let seen = stat_container(&around, name)?;
-            return Ok(Found { input: Input::below(prefix.objects(key(path)?)?), seen });
+            return Ok(Found { input: Input::below(prefix.objects(&key(path)?)?), seen });
         }
         object(prefix, path, &seen)
     }
@@ -168,12 +167,12 @@ impl Containers {
 
 /// The object at `path`, which was `seen`.
 fn object(prefix: &Prefix, path: &Path, seen: &Seen) -> Result<Found> {
-    let (source, objects) = prefix.source(key(path)?, seen)?;
+    let (source, objects) = prefix.source(&key(path)?, seen)?;
     let input = Input { dir: Some(Place::Remote(objects)), ..Input::of(source)? };
     Ok(Found { input, seen: seen.clone() })
 }
 
 /// `path` as a part of a key, which is UTF-8.
-fn key(path: &Path) -> Result<&str> {
-    path.to_str().ok_or_else(|| Error::new(Kind::NotFound, "object"))
+fn key(path: &Path) -> Result<String> {
+    slashed(path).to_str().map(str::to_owned).ok_or_else(|| Error::new(Kind::NotFound, "object"))
 }

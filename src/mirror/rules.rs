@@ -7,10 +7,10 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
 use super::Glob;
 use crate::format;
+use crate::platform::OsStrExt;
 
 /// Suffix of `beside`.
 const BESIDE: &[u8] = b".d";

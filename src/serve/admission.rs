@@ -39,10 +39,7 @@ impl Admission {
     /// From getrandom(2).
     pub fn random_capability() -> io::Result<String> {
         let mut bytes = [0; SECRET];
-        let n = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-        if n < SECRET {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
+        crate::platform::random(&mut bytes)?;
         let mut out = String::new();
         for byte in bytes {
             let _ = write!(out, "{byte:02x}");

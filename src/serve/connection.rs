@@ -9,9 +9,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
-use rustix::process::{Resource, getrlimit};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
@@ -19,6 +17,8 @@ use super::crowd::Crowd;
 use super::metrics::Metrics;
 use super::request::Handler;
 use super::stall::{Stalled, Watched};
+use crate::platform::most_descriptors;
+use crate::platform::net::Signals;
 
 /// Connections at a time, and at most half of the descriptors; another one waits until there is a place, or one that waits for
 /// a request leaves (`crowd`).
@@ -30,28 +30,6 @@ const HEADER_TIME: Duration = Duration::from_secs(20);
 /// How long replies may take to end after a signal, unless another one comes.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// The signals that end a server; they do not end the process at once as soon as this exists.
-pub(super) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    /// # Errors
-    /// If the system refuses a handler.
-    pub(super) fn handled() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    /// Waits for one of them.
-    async fn recv(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-}
-
 /// Accepts connections until one of `signals` comes, then waits for replies in progress.
 pub(super) async fn accept(
     listener: TcpListener,
@@ -60,8 +38,7 @@ pub(super) async fn accept(
     mut signals: Signals,
 ) -> io::Result<()> {
     let graceful = GracefulShutdown::new();
-    let descriptors = getrlimit(Resource::Nofile).current.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
-    let (room, crowd) = (Arc::new(Semaphore::new(CONNECTIONS.min(descriptors / 2))), Crowd::default());
+    let (room, crowd) = (Arc::new(Semaphore::new(CONNECTIONS.min(most_descriptors() / 2))), Crowd::default());
     loop {
         let accepted = tokio::select! {
             accepted = accepted(&listener, &room, &crowd) => accepted,

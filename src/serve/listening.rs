@@ -6,7 +6,8 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 
 use listenfd::ListenFd;
-use rustix::net::sockopt::socket_acceptconn;
+
+use crate::platform::net::{is_listening, listen};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -20,7 +21,7 @@ pub fn listener(at: SocketAddr) -> io::Result<TcpListener> {
     let listener = match passed.len() {
         0 => {
             let listener = TcpListener::bind(at)?;
-            rustix::net::listen(&listener, BACKLOG)?;
+            listen(&listener, BACKLOG)?;
             listener
         }
         1 => passed_listener(&mut passed)?,
@@ -33,8 +34,7 @@ pub fn listener(at: SocketAddr) -> io::Result<TcpListener> {
 fn passed_listener(passed: &mut ListenFd) -> io::Result<TcpListener> {
     let why = |e| io::Error::other(format!("the socket of systemd is none of TCP: {e}"));
     let listener = passed.take_tcp_listener(0).map_err(why)?;
-    let listens = |listener: &TcpListener| socket_acceptconn(listener).unwrap_or(false);
     listener
-        .filter(listens)
+        .filter(is_listening)
         .ok_or_else(|| io::Error::other("the socket of systemd does not listen; its unit has Accept=yes"))
 }

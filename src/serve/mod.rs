@@ -34,7 +34,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use budget::Budget;
-use connection::Signals;
 use metrics::Metrics;
 use request::Handler;
 
@@ -99,7 +98,7 @@ pub fn serve(tree: ServedTree, options: ServeOptions, ready: impl FnOnce(&Addres
         let counted = metrics.clone();
         let handler = Handler { tree, admission, allow_origin, page, budget, metrics, shows_metrics };
         // A reader of the address may send one at once.
-        let signals = Signals::handled()?;
+        let signals = crate::platform::net::Signals::handled()?;
         ready(&addresses);
         connection::accept(listener, Arc::new(handler), counted, signals).await
     });

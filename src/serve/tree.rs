@@ -2,17 +2,17 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
-use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::FileType;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::figure::Figure;
 use crate::archive::{Archive, Array, Directory, Entry, EntryKind, File, Node, NodeKind};
 use crate::error::{Error, Kind, Result};
+use crate::platform::FileType;
+use crate::platform::os_error;
 use crate::recent::Recent;
 use crate::source::{Passed, Seen, stays_inside};
 
@@ -250,7 +250,7 @@ fn followed(directory: &Directory, path: &str) -> Result<Node> {
         }
         path = joined(above, &target).join(rest);
     }
-    Err(Error::io(io::Error::from_raw_os_error(libc::ELOOP), "path"))
+    Err(Error::io(os_error(libc::ELOOP), "path"))
 }
 
 /// The first link on the way to `path`, and the rest of the path behind it.

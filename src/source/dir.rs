@@ -10,17 +10,16 @@
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fcntl_setfl, fstat, openat, statat};
-use rustix::io::Errno;
 
 use super::identity::Identity;
 use super::{Rights, Seen};
 use crate::error::{Error, Kind, Result};
+use crate::platform::{
+    self, AsFd, AtFlags, BorrowedFd, CWD, Errno, FileType, Mode, OFlags, OsStrExt, OwnedFd, SEARCH, Stat, fcntl_setfl,
+    fstat, openat, statat,
+};
 
 /// Maximum depth of directories below one.
 pub(super) const DEPTH: u64 = 64;
@@ -82,8 +81,7 @@ impl Dir {
     /// From open(2).
     pub(super) fn around(path: &Path) -> Result<Arc<Self>> {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        // O_PATH: the directory needs search permission only, not read permission.
-        Self::with(parent.unwrap_or(Path::new(".")), OFlags::PATH)
+        Self::with(parent.unwrap_or(Path::new(".")), SEARCH)
     }
 
     fn with(path: &Path, flags: OFlags) -> Result<Arc<Self>> {
@@ -107,7 +105,7 @@ impl Dir {
     /// # Errors
     /// From getdents(2).
     pub fn names(&self) -> Result<impl Iterator<Item = Result<CString>>> {
-        let entries = rustix::fs::Dir::read_from(&self.fd).map_err(refused)?;
+        let entries = platform::Dir::read_from(&self.fd).map_err(refused)?;
         Ok(entries.map(|entry| Ok(entry.map_err(refused)?.file_name().to_owned())))
     }
 
@@ -134,7 +132,7 @@ impl Dir {
         let mut dir: Option<OwnedFd> = None;
         for part in parts {
             plain(part)?;
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let from = dir.as_ref().map_or_else(|| self.fd(), AsFd::as_fd);
             dir = Some(openat(from, part, flags, Mode::empty()).map_err(refused)?);
         }
@@ -153,9 +151,9 @@ impl Dir {
 
     fn stat_below(&self, name: &OsStr) -> Result<(Stat, Option<OwnedFd>)> {
         let (dir, name) = self.around_below(name)?;
-        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
-        let stat = statat(dir.as_ref().map_or_else(|| self.fd(), AsFd::as_fd), name, flags).map_err(refused)?;
-        Ok((stat, dir))
+        let at = dir.as_ref().map_or_else(|| self.fd(), AsFd::as_fd);
+        let stat = if name.is_empty() { fstat(at) } else { statat(at, name, AtFlags::SYMLINK_NOFOLLOW) };
+        Ok((stat.map_err(refused)?, dir))
     }
 
     /// The identity of `name`, a path below this directory, now; links are not followed.
@@ -195,7 +193,7 @@ fn list(dir: BorrowedFd<'_>, path: &[u8], depth: u64, each: &mut dyn FnMut(&[u8]
         let (value, limit) = (DEPTH.saturating_add(1), DEPTH);
         Error::new(Kind::TooLarge { value, limit }, "depth of directories")
     })?;
-    for entry in rustix::fs::Dir::read_from(dir).map_err(refused)? {
+    for entry in platform::Dir::read_from(dir).map_err(refused)? {
         let entry = entry.map_err(refused)?;
         let name = entry.file_name().to_bytes();
         if matches!(name, b"." | b"..") {

@@ -3,10 +3,7 @@
 //! Limits: the names, and about 100 bytes for each, charged to the account.
 #![forbid(unsafe_code)]
 
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use rustix::fs::FileType;
 
 use super::pages::Pages;
 use super::seen::Seen;
@@ -15,6 +12,8 @@ use crate::account::Names;
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::limits::Charge;
+use crate::platform::FileType;
+use crate::platform::os_error;
 
 /// A directory below a prefix.
 #[derive(Debug)]
@@ -63,7 +62,7 @@ impl FarDir {
             return Ok(seen.clone());
         }
         if listed.pages.is_end() {
-            return Err(Error::io(io::Error::from_raw_os_error(libc::ENOENT), "object"));
+            return Err(Error::io(os_error(libc::ENOENT), "object"));
         }
         drop(listed);
         self.prefix.stat(&self.path(name))

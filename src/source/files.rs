@@ -3,7 +3,6 @@
 
 use std::ffi::OsStr;
 use std::hash::{Hash, Hasher};
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::Xxh3;
@@ -11,6 +10,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::{Dir, Folder, ListedObjects, Objects, Source};
 use crate::account::Account;
 use crate::error::{Error, Kind, Result};
+use crate::platform::OsStrExt;
 
 /// Where the files of a container are.
 #[derive(Debug, Clone)]

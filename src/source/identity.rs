@@ -5,13 +5,12 @@
 //! unchanged. See [`Identity::verdict`].
 #![forbid(unsafe_code)]
 
-use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, FileType, Stat, StatxFlags, makedev, statx};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Result};
+use crate::platform::{AsFd, FileType, InMemory, Stat, in_memory};
 
 /// Timestamps have a granularity of up to 10 ms on older kernels: a write in the same step in which the file was pinned
 /// does not change them.
@@ -80,19 +79,8 @@ impl Identity {
     /// The identity of `file` as the kernel has it in memory: does not wait for a file server, whose file may have
     /// changed since. `None` if the kernel cannot say.
     pub(super) fn cached(file: impl AsFd) -> Option<Self> {
-        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        let stat = statx(file, "", flags, StatxFlags::BASIC_STATS).ok()?;
-        Some(Self {
-            dev: makedev(stat.stx_dev_major, stat.stx_dev_minor),
-            ino: stat.stx_ino,
-            size: stat.stx_size,
-            mtime: (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec.into()),
-            ctime: (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec.into()),
-            nlink: stat.stx_nlink.into(),
-            mode: stat.stx_mode.into(),
-            uid: stat.stx_uid,
-            gid: stat.stx_gid,
-        })
+        let InMemory { dev, ino, size, mtime, ctime, nlink, mode, uid, gid } = in_memory(file)?;
+        Some(Self { dev, ino, size, mtime, ctime, nlink, mode, uid, gid })
     }
 
     /// The fields that a write changes, and those that name the file, as bytes.
@@ -205,7 +193,7 @@ mod tests {
     #[test]
     fn a_status_change_alone_is_doubtful_and_says_what_may_explain_it() {
         let file = tempfile::tempfile().unwrap();
-        let was = Identity::of(&rustix::fs::fstat(&file).unwrap());
+        let was = Identity::of(&crate::platform::fstat(&file).unwrap());
         assert_eq!(was.verdict(&was), Verdict::Same);
         let doubt = |explained, lost_a_name| Verdict::Doubtful { explained, lost_a_name };
         let later = Identity { ctime: (was.ctime.0 + 1, 0), ..was };
@@ -229,14 +217,14 @@ mod tests {
     #[test]
     fn the_identity_in_memory_is_the_one_that_stat_gives() {
         for file in [tempfile::tempfile().unwrap(), std::fs::File::open("/proc/self/exe").unwrap()] {
-            assert_eq!(Identity::cached(&file), Some(Identity::of(&rustix::fs::fstat(&file).unwrap())));
+            assert_eq!(Identity::cached(&file), Some(Identity::of(&crate::platform::fstat(&file).unwrap())));
         }
     }
 
     #[test]
     fn a_file_that_was_changed_just_now_is_waited_for_and_no_other() {
         let file = tempfile::tempfile().unwrap();
-        let now = Identity::of(&rustix::fs::fstat(&file).unwrap());
+        let now = Identity::of(&crate::platform::fstat(&file).unwrap());
         now.wait_for_step();
         assert!(!now.wait_for_step());
         for seconds in [i64::MIN, -1, 0, now.ctime.0 - 1, now.ctime.0 + 100, i64::MAX] {

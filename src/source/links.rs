@@ -11,7 +11,8 @@ pub fn stays_inside(target: &Path, depth: usize) -> bool {
     let up = target.components().take_while(|part| matches!(part, Component::ParentDir | Component::CurDir));
     let ups = up.filter(|part| *part == Component::ParentDir).count();
     let all = target.components().filter(|part| *part == Component::ParentDir).count();
-    ups == all && ups <= depth && target.is_relative()
+    let is_absolute = |part| matches!(part, Component::RootDir | Component::Prefix(_));
+    ups == all && ups <= depth && !target.components().any(is_absolute)
 }
 
 #[cfg(test)]

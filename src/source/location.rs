@@ -6,11 +6,10 @@
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use std::borrow::Cow;
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::platform::{OsStrExt, path_of_url};
 
 /// The schemes of objects on servers.
 const REMOTE: [&str; 3] = ["http", "https", "s3"];
@@ -40,7 +39,7 @@ impl<'a> Location<'a> {
             if !local.starts_with(b"/") {
                 return Err(Error::unsupported("a file:// URL with a host; write file:///PATH", "URL"));
             }
-            return Ok(Self::Local(Cow::Owned(PathBuf::from(OsString::from_vec(decoded(local))))));
+            return Ok(Self::Local(Cow::Owned(path_of_url(decoded(local)))));
         }
         if path.exists() {
             return Ok(Self::Local(Cow::Borrowed(path)));

@@ -8,12 +8,9 @@
 use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-use rustix::fs::fstat;
 
 use super::dir::refused;
 use super::folder::descriptors;
@@ -25,6 +22,7 @@ use super::top::Top;
 use super::{Rights, Source};
 use crate::bytes::FileOffset;
 use crate::error::{Error, Kind, Result};
+use crate::platform::{FileExt, fstat};
 use crate::recent::Recent;
 
 /// The open files: those read last, of all containers.

@@ -3,13 +3,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::Source;
 use super::seen::Seen;
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Result};
+use crate::platform::FileExt;
 
 /// A file that is open.
 #[derive(Debug)]

@@ -4,17 +4,15 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
-
-use rustix::fs::fstat;
 
 use super::dir;
 use super::identity::{Identity, Verdict};
 use crate::bytes::FileOffset;
 use crate::error::{Error, Kind, Result};
+use crate::platform::{FileExt, fstat};
 
 /// A rename or link updates the ctime first and its other effects a moment later: how often, and at what interval, to
 /// stat again before an unexplained ctime counts as a change.

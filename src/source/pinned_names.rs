@@ -5,7 +5,6 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use super::dir::Dir;
@@ -14,6 +13,7 @@ use crate::account::{Account, Names, Records};
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
+use crate::platform::OsStrExt;
 
 /// Maximum number of pinned files.
 pub(super) const MOST: u64 = 1 << 20;

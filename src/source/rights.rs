@@ -8,14 +8,9 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::path::PathBuf;
 
-use rustix::fs::{FileType, Stat, getxattr, lgetxattr};
-use rustix::io::Errno;
+use crate::platform::{BorrowedFd, Errno, FileType, Stat, access_list};
 
-/// The attribute that holds the list of a file.
-const ACL: &str = "system.posix_acl_access";
 /// The version of its form, which comes first.
 const VERSION: [u8; 4] = [2, 0, 0, 0];
 /// Size of an entry: tag, rights, id.
@@ -61,13 +56,7 @@ impl Rights {
             return rights;
         }
         let mut list = [0; LONGEST];
-        // Neither call takes a descriptor that was opened with O_PATH.
-        let link = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
-        let read = match name {
-            Some(name) => lgetxattr(link.join(name), ACL, &mut list),
-            None => getxattr(link, ACL, &mut list),
-        };
-        match read {
+        match access_list(dir, name, &mut list) {
             Ok(len) => rights.within(list.get(..len).unwrap_or_default()),
             Err(Errno::NODATA | Errno::NOTSUP) => rights,
             Err(_) => rights.within(&[]),

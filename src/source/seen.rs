@@ -3,16 +3,14 @@
 
 use std::ffi::OsStr;
 use std::hash::{Hash, Hasher};
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{FileType, Stat, fstat};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::dir::{Dir, refused};
 use super::identity::Identity;
 use super::{Rights, Source};
 use crate::error::Result;
+use crate::platform::{AsFd, FileType, OsStrExt, Stat, fstat};
 
 /// Distinguishes the states of a file: place, size and times; for an object, tag, size and time.
 pub type Version = [u64; 4];
@@ -60,7 +58,7 @@ impl Seen {
     /// # Errors
     /// From stat(2).
     pub fn of(file: impl AsFd) -> Result<Self> {
-        let stat = fstat(&file).map_err(refused)?;
+        let stat = fstat(file.as_fd()).map_err(refused)?;
         Ok(Self::new(&stat, Rights::of(&stat, file.as_fd(), None)))
     }
 

@@ -3,8 +3,10 @@
 
 use super::*;
 use std::io::Write;
-use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
+
+use crate::platform::FileExt;
+use crate::platform::testing::{make_fifo, make_socket, set_mode, symlink};
 
 #[test]
 fn a_file_that_shrinks_or_grows_is_changed_for_good() {
@@ -94,10 +96,7 @@ const LOSES_ITS_NAME: [Step; 3] = [
 
 const OTHER_NAME_OR_RIGHTS: [Step; 2] = [
     ("linked", |case| std::fs::hard_link(case.path("a"), case.path("b")).unwrap()),
-    ("mode", |case| {
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-        std::fs::set_permissions(case.path("a"), mode).unwrap();
-    }),
+    ("mode", |case| set_mode(&case.path("a"), 0o600).unwrap()),
 ];
 
 const RENAMED: Step = ("renamed", |case| std::fs::rename(case.path("a"), case.path("b")).unwrap());
@@ -197,12 +196,11 @@ fn a_change_that_a_witness_saw_counts_whatever_stat_says() {
 fn only_regular_files_are_opened_and_nothing_is_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
-    let fifo = rustix::fs::FileType::Fifo;
-    rustix::fs::mknodat(rustix::fs::CWD, at("fifo"), fifo, rustix::fs::Mode::RUSR, 0).unwrap();
-    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    make_fifo(&at("fifo")).unwrap();
+    let _socket = make_socket(&at("socket")).unwrap();
     std::fs::write(at("file"), b"x").unwrap();
-    std::os::unix::fs::symlink("file", at("link")).unwrap();
-    std::os::unix::fs::symlink("fifo", at("link to a fifo")).unwrap();
+    symlink("file", at("link")).unwrap();
+    symlink("fifo", at("link to a fifo")).unwrap();
     let kinds = [("fifo", "FIFO"), ("socket", "socket"), ("link to a fifo", "FIFO"), (".", "directory")];
     for (path, what) in kinds.map(|(name, what)| (at(name), what)).into_iter().chain([("/dev/null".into(), "device")]) {
         for e in [Source::open(&path).unwrap_err(), Source::open_with_dir(&path).unwrap_err()] {

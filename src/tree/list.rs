@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use crate::account::Account;
 use crate::error::Result;
-use crate::reserve;
+use crate::platform;
 
 use super::children::Children;
 use super::dir::{Dir, DirSource};
@@ -33,7 +33,7 @@ pub(super) fn list(dir: &Dir, stem: &[u8], account: &Account) -> Result<(Childre
             entries.for_each(&mut |entry| builder.push(entry))?;
             let listing = builder.finish()?;
             if listing.len() > MANY {
-                reserve::trim();
+                platform::trim_heap();
             }
             let is_small = listing.len() <= FEW && listing.has_only_files();
             let again = entries.is_made_again() || is_small || listing.has_no_objects();

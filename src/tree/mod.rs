@@ -35,13 +35,13 @@ mod zarr;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fmt;
-use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use crate::account::Account;
 use crate::error::{Error, Kind as Cause, Result};
 use crate::format::{Container, Directory};
+use crate::platform::OsStrExt;
+use crate::platform::os_error;
 use crate::recent::Recent;
 
 use children::{Children, InodeRange};
@@ -372,7 +372,7 @@ fn missing() -> Error {
 }
 
 fn system(errno: i32, what: &'static str) -> Error {
-    Error::io(io::Error::from_raw_os_error(errno), what)
+    Error::io(os_error(errno), what)
 }
 
 impl fmt::Debug for Tree {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// the clock, the page size, text, what is wanted.
 const BASE: &[&str] = &[
     "account", "bytes", "checksum", "clock", "error", "failure", "index", "limits", "offset", "once", "paging",
-    "parallel", "pool", "recent", "reserve", "source", "sync", "text", "wanted",
+    "parallel", "platform", "pool", "recent", "reserve", "source", "sync", "text", "wanted",
 ];
 
 /// A layer, and the layers besides [`BASE`] that it may name. `format/*` is each of the formats, which may
@@ -50,6 +50,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("once", &[]),
     ("paging", &[]),
     ("parallel", &[]),
+    ("platform", &[]),
     ("pool", &[]),
     ("reserve", &[]),
     ("source", &[]),
@@ -58,8 +59,19 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("wanted", &[]),
 ];
 
-/// A word that only one place may use.
-const ONLY: &[(&str, &str)] = &[("cudarc", "src/gpu"), ("libloading", "src/gpu"), ("fuser", "src/fs")];
+/// A word that only some places may use.
+const ONLY: &[(&str, &[&str])] = &[
+    ("cudarc", &["src/gpu"]),
+    ("libloading", &["src/gpu"]),
+    ("fuser", &["src/fs"]),
+    ("rustix", SYSTEMS),
+    ("windows_sys", SYSTEMS),
+    ("unix", SYSTEMS),
+    ("windows", SYSTEMS),
+    ("target_os", SYSTEMS),
+];
+/// Where systems may differ: the platform; and mounts, which only Linux has.
+const SYSTEMS: &[&str] = &["src/platform", "src/fs", "src/cli/syslog.rs"];
 
 /// What prints, and who may.
 const PRINTING: &[&str] = &["print", "println", "eprint", "eprintln", "stdout", "stderr"];
@@ -276,10 +288,18 @@ fn faults(file: &str, source: &str, formats: &BTreeSet<String>) -> Vec<String> {
     }
     let code = tokens(source);
     for (i, token) in code.iter().enumerate() {
-        for (word, place) in ONLY.iter().filter(|o| token.text == o.0) {
-            // `format::fuser` would be a name of ours; a path of the crate starts a path.
-            if !file.starts_with(place) && (i == 0 || code[i - 1].text != "::") {
-                fault(token.line, format!("only {place} names {word}"));
+        for (word, places) in ONLY.iter().filter(|o| token.text == o.0) {
+            let before = |n: usize| i.checked_sub(n).map_or("", |at| code[at].text);
+            let is_condition =
+                || code[..i].iter().rev().take_while(|t| t.line == token.line).any(|t| t.text.starts_with("cfg"));
+            let named = match *word {
+                // Others are names of ours: of windows of data, for example.
+                "unix" | "windows" => before(2) == "os" || is_condition(),
+                // `format::fuser` would be a name of ours; a path of the crate starts a path.
+                _ => before(1) != "::",
+            };
+            if named && !places.iter().any(|place| file.starts_with(place)) {
+                fault(token.line, format!("only {} names {word}", places[0]));
             }
         }
         let follows = code.get(i + 1).map_or("", |t| t.text);
@@ -424,6 +444,11 @@ fn every_violation_of_a_rule_is_reported() {
         ("src/python/a.rs", "fn f() { fzmfs::error::os_message() }", "2: python -> error"),
         ("src/tree/a.rs", "use fuser::Session;", "2: only src/fs names fuser"),
         ("src/fs/a.rs", "fn f() { cudarc::x() }", "2: only src/gpu names cudarc"),
+        ("src/tree/a.rs", "use rustix::fs::openat;", "2: only src/platform names rustix"),
+        ("src/tree/a.rs", "use std::os::unix::fs::FileExt;", "2: only src/platform names unix"),
+        ("src/tree/a.rs", "#[cfg(not(windows))]", "2: only src/platform names windows"),
+        ("src/tree/a.rs", "#[cfg(any(unix, test))]", "2: only src/platform names unix"),
+        ("src/tree/a.rs", "#[cfg(target_os = \"linux\")]", "2: only src/platform names target_os"),
         ("src/fs/a.rs", "fn f() { println!(\"x\") }", "2: only src/cli and src/main.rs print"),
         ("src/fs/a.rs", "fn f() { std::io::stderr() }", "2: only src/cli and src/main.rs print"),
         ("src/fs/a.rs", "use std::sync::{Arc, Condvar};", "2: Condvar is that of src/sync.rs"),
@@ -443,6 +468,8 @@ fn every_violation_of_a_rule_is_reported() {
         ("src/format/fzm/mod.rs", "use self::device::X; use crate::codec::bitshuffle; use super::Blob;"),
         ("src/tree/a.rs", "const S: &str = \"crate::fs\\\"\"; const R: &str = r#\"fuser\"#; const C: char = '\\'';"),
         ("src/tree/a.rs", "fn f<'a>(x: &'a str) -> char { '\"' } // println!(fuser)"),
+        ("src/tree/a.rs", "fn f(x: &[u8]) -> X { let windows = x.windows(2); X(x, windows) }"),
+        ("src/fs/a.rs", "use std::os::unix::fs::FileExt; use rustix::fs::openat;"),
     ] {
         assert_eq!(faults(file, &format!("//! A header.\n{code}\n"), &formats), [""; 0], "{code}");
     }

@@ -12,17 +12,17 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::limits::{Budget, Charge, zeroed};
+use crate::platform::{FileExt, unnamed};
 use crate::sync::{Condvar, Mutex, MutexGuard, thread};
 
 use super::Account;
-use super::spill::{directory, unnamed};
+use super::spill::directory;
 
 /// Pieces queued for the writer before [`Pieces::put`] blocks.
 const WAITING: usize = 8;

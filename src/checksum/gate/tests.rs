@@ -11,6 +11,7 @@ use crate::bytes::FileOffset;
 use crate::checksum::{BackgroundChecks, crc32};
 use crate::clock::PATIENCE;
 use crate::error::Error;
+use crate::platform::os_error;
 use crate::source::Source;
 use crate::wanted::{self, LOOK, Wanted, is_given_up};
 
@@ -31,7 +32,7 @@ fn flaky(mode: &Verify, failures: u32) -> (ChecksumGate, Arc<AtomicU32>) {
     let asked = Arc::new(AtomicU32::new(0));
     let count = asked.clone();
     let check = move || match count.fetch_add(1, Ordering::Relaxed) {
-        n if n < failures => Err(Error::io(io::Error::from_raw_os_error(libc::EIO), "payload")),
+        n if n < failures => Err(Error::io(os_error(libc::EIO), "payload")),
         _ => Ok(()),
     };
     (ChecksumGate::new(mode, 0, &Threads::default(), check), asked)
@@ -184,7 +185,7 @@ fn a_reader_reports_what_its_own_decoding_found() {
     let checks = BackgroundChecks::default();
     let gate = ChecksumGate::reported(&Verify::Background(checks.clone()), &Threads::default());
     ChecksumGate::wait_before(Some(&gate), true).unwrap();
-    gate.report(&Err(Error::io(io::Error::from_raw_os_error(libc::EIO), "payload")));
+    gate.report(&Err(Error::io(os_error(libc::EIO), "payload")));
     assert_eq!(gate.verified(), Verified::Pending, "a failed read is no verdict");
     gate.report(&Err(Error::corrupt("no", "x")));
     gate.report(&Ok(()));

@@ -15,8 +15,8 @@ use crate::cli::beneath::Beneath;
 use crate::cli::cat::copy_plain;
 use crate::cli::report::{self, Failure, Outcome};
 use crate::error::{Error, Result};
+use crate::platform::{FileType, slashed};
 use crate::source::{Passed, stays_inside};
-use rustix::fs::FileType;
 
 /// Extracts the requested paths, or everything.
 ///
@@ -91,7 +91,8 @@ impl Job<'_> {
             _ => Failure::system(&real, &e),
         };
         let broken = |e: &Error| Failure::of(&self.args.file.join(&place.file), e);
-        let shown = place.shown.to_str().ok_or_else(|| Failure::at(&real, "not extracted: its name is not UTF-8"))?;
+        let shown = slashed(&place.shown);
+        let shown = shown.to_str().ok_or_else(|| Failure::at(&real, "not extracted: its name is not UTF-8"))?;
         if let (NodeKind::Container(inner), Some(found)) = (&place.kind, found) {
             self.dir.make_directory(shown).map_err(refused)?;
             let dir = self.dir.below(shown).map_err(refused)?;

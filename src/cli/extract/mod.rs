@@ -9,7 +9,6 @@ mod holes;
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -24,6 +23,7 @@ use crate::cli::paths::not_too_many;
 use crate::cli::progress::Progress;
 use crate::cli::report::{self, Failure, Outcome};
 use crate::error::{Error, Result};
+use crate::platform::{MAKES_LINKS, set_executable};
 use crate::tree::Attr;
 
 /// Left out unless requested by name: the stored bytes, and the same arrays in another form.
@@ -233,7 +233,7 @@ impl Job<'_> {
             _ => Failure::system(&real, &e),
         };
         let slot = self.dir.slot(found.path()).map_err(refused)?;
-        if found.kind() == EntryKind::Link {
+        if found.kind() == EntryKind::Link && MAKES_LINKS {
             let target = self.archive.tree().link(found.ino()).map_err(|e| broken(&e))?;
             return slot.link(&target, force).map_err(refused);
         }
@@ -259,11 +259,7 @@ impl Job<'_> {
         let (tree, cache) = (self.archive.tree(), self.archive.cache());
         let Attr { mtime: (seconds, nanoseconds), mode, .. } = tree.attr(found.ino(), &**cache)?;
         if let Some(recorded) = mode.filter(|mode| mode & 0o111 != 0) {
-            let mut permissions = file.metadata().map_err(CopyError::Write)?.permissions();
-            let mode = permissions.mode();
-            // A program stays one, for those who may read the file.
-            permissions.set_mode(mode | (u32::from(recorded) & (mode & 0o444) >> 2));
-            file.set_permissions(permissions).map_err(CopyError::Write)?;
+            set_executable(file, recorded.into()).map_err(CopyError::Write)?;
         }
         let since = Duration::new(seconds.unsigned_abs(), u32::try_from(nanoseconds).unwrap_or(0));
         // Times before 1970 are not set, since their nanoseconds count forward; such files keep their creation time.

@@ -2,16 +2,14 @@
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-
-use rustix::fs::FileType;
 
 use super::{escape, print};
 use crate::archive::{Archive, Directory, Node, NodeKind, Unopened};
 use crate::cli::args;
 use crate::cli::report::{self, Failure, Outcome};
 use crate::error::Result;
+use crate::platform::{FileType, OsStrExt, slashed};
 
 /// Lists the requested path.
 ///
@@ -69,7 +67,7 @@ impl Listing<'_> {
     fn container(&mut self, place: &Node, inner: &str, archive: Result<Archive>) -> Outcome {
         let archive = archive.map_err(|e| Failure::of(&self.args.file.join(&place.file), &e))?;
         // Whole paths are below the directory.
-        let before = format!("{}/", place.shown.display());
+        let before = format!("{}/", slashed(&place.shown).display());
         print(&archive, self.args, inner.as_ref(), &before, self.out, self.to_terminal)
     }
 
@@ -89,6 +87,7 @@ impl Listing<'_> {
             write!(self.out, "{kind}{rights} {size:>12} ").map_err(refused)?;
         }
         let shown = if whole { place.shown.as_path() } else { Path::new(place.shown.file_name().unwrap_or_default()) };
+        let shown = slashed(shown);
         let shown = shown.as_os_str();
         if self.to_terminal {
             write!(self.out, "{}", escape(&shown.to_string_lossy(), true)).map_err(refused)?;

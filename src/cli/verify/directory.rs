@@ -8,7 +8,6 @@ use std::io::Write;
 use std::iter;
 use std::path::Path;
 
-use rustix::fs::FileType;
 use serde_json::Value;
 
 use super::{Verdict, check_archive, reading};
@@ -20,6 +19,7 @@ use crate::cli::report::{self, Failure, Outcome};
 use crate::error::{Error, Kind};
 use crate::mirror::FAR;
 use crate::parallel;
+use crate::platform::FileType;
 use crate::text::escaped;
 
 /// Stored bytes of a small container.

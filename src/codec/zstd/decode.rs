@@ -352,6 +352,7 @@ mod tests {
     use super::super::frame_scan::scan_frames;
     use super::*;
     use crate::limits::Limits;
+    use crate::platform::os_error;
     use crate::source::Origin;
 
     /// A file with a second half that cannot be read once; until then, other bytes are left in the buffer.
@@ -366,7 +367,7 @@ mod tests {
         fn read(&self, at: FileOffset, dst: &mut [u8], what: &'static str) -> Result<()> {
             if at.0 > self.len() / 2 && !self.1.swap(true, Ordering::Relaxed) {
                 dst.fill(0xAA);
-                return Err(Error::io(std::io::Error::from_raw_os_error(libc::EIO), what));
+                return Err(Error::io(os_error(libc::EIO), what));
             }
             dst.copy_from_slice(&self.0[at.0 as usize..][..dst.len()]);
             Ok(())

@@ -252,6 +252,7 @@ mod tests {
 
     use super::*;
     use crate::account::Account;
+    use crate::platform::os_error;
     use crate::source::Origin;
 
     /// A file that cannot be read from `from` on for a while.
@@ -269,7 +270,7 @@ mod tests {
 
         fn read(&self, at: FileOffset, dst: &mut [u8], what: &'static str) -> Result<()> {
             if at.0 >= self.from && self.fails.load(Ordering::Relaxed) {
-                return Err(Error::io(io::Error::from_raw_os_error(libc::EIO), what));
+                return Err(Error::io(os_error(libc::EIO), what));
             }
             dst.copy_from_slice(&self.bytes[at.0 as usize..][..dst.len()]);
             Ok(())

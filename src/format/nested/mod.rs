@@ -13,7 +13,6 @@ mod decoded;
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,6 +25,7 @@ use crate::account::{Pieces, decode_budget};
 use crate::error::Result;
 use crate::limits::zeroed;
 use crate::once::Once;
+use crate::platform::OsStrExt;
 use crate::recent::Recent;
 use crate::source::Source;
 use crate::wanted;

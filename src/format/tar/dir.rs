@@ -3,13 +3,14 @@
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Kind, Result};
 use crate::format::nested::Enclosed;
 use crate::format::{Attrs, Content, Directory, Entry, File, LazyFile, Metadata, Node, Subdirs, collected};
+use crate::platform::OsStrExt;
+use crate::platform::os_error;
 use crate::source::stays_inside;
 
 use super::Archive;
@@ -89,7 +90,7 @@ impl Directory for MemberDir {
         if !target.is_empty() && stays_inside(Path::new(OsStr::from_bytes(target)), depth) {
             return Ok(target.to_vec());
         }
-        Err(Error::io(std::io::Error::from_raw_os_error(libc::EACCES), "a link out of the archive"))
+        Err(Error::io(os_error(libc::EACCES), "a link out of the archive"))
     }
 
     fn metadata(&self, number: u64) -> Option<Metadata> {

@@ -28,7 +28,6 @@ mod walk;
 
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -37,6 +36,7 @@ use serde_json::{Map, Value, json};
 use crate::bytes::FileOffset;
 use crate::error::{Error, Kind, Result};
 use crate::once::Once;
+use crate::platform::OsStrExt;
 use crate::recent::Recent;
 use crate::source::Source;
 use crate::wanted::is_given_up;

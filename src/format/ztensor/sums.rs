@@ -55,12 +55,13 @@ mod tests {
 
     use super::*;
     use crate::error::{Error, Kind};
+    use crate::platform::os_error;
 
     #[test]
     fn sums_and_verdicts_are_kept_and_transient_failures_are_not() {
         let account = Account::new(1 << 20, 0);
         let sums = Sums::new(&account);
-        let transient = || Err(Error::io(io::Error::from_raw_os_error(libc::EIO), "component"));
+        let transient = || Err(Error::io(os_error(libc::EIO), "component"));
         assert!(sums.crc(0, "a", transient).is_err());
         assert_eq!(sums.crc(0, "a", || Ok(7)).unwrap(), 7);
         assert_eq!(sums.crc(0, "a", || Ok(8)).unwrap(), 7);

@@ -6,10 +6,9 @@
 #![expect(unsafe_code, reason = "loads the CUDA driver")]
 #![expect(clippy::too_many_arguments, reason = "the arguments are the driver's")]
 
-use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use cudarc::driver::sys::{
@@ -19,6 +18,7 @@ use cudarc::driver::sys::{
 use libloading::Library;
 
 use crate::gpu::{DeviceError, DeviceResult};
+use crate::platform::library_of;
 
 /// The number of an error. Not [`CUresult`]: drivers newer than cudarc have others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -205,13 +205,5 @@ fn version_text(version: c_int) -> String {
 
 /// The file that a function of the driver was loaded from.
 fn path(function: unsafe extern "C" fn(c_uint) -> c_uint) -> PathBuf {
-    // SAFETY: all of it is integers and pointers, which may be zero.
-    let mut info: libc::Dl_info = unsafe { mem::zeroed() };
-    // SAFETY: it only fills `info`.
-    if unsafe { libc::dladdr(function as *const c_void, &raw mut info) } == 0 || info.dli_fname.is_null() {
-        return PathBuf::new();
-    }
-    // SAFETY: the name ends with zero, and stays while the library does.
-    let name = unsafe { CStr::from_ptr(info.dli_fname) };
-    Path::new(OsStr::from_bytes(name.to_bytes())).to_owned()
+    library_of(function as *const c_void)
 }

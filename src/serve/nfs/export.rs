@@ -10,14 +10,13 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rustix::process::{getegid, geteuid};
-use rustix::rand::{GetRandomFlags, getrandom};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::super::admission::Admission;
 use super::super::budget::Budget;
 use super::super::tree::{Listed, Resource, Served, ServedTree};
 use crate::error::{Error, Kind};
+use crate::platform;
 use crate::recent::Recent;
 
 /// Paths whose handles are known; a handle of one that was forgotten is ESTALE.
@@ -113,9 +112,7 @@ impl Export {
     /// From getrandom(2).
     pub(super) fn new(tree: Arc<ServedTree>, admission: Arc<Admission>, budget: Budget) -> io::Result<Self> {
         let mut random = [0; 24];
-        if getrandom(&mut random, GetRandomFlags::empty())? < random.len() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
+        platform::random(&mut random)?;
         let (secret, seed) = random.split_at(16);
         let secret = u128::from_le_bytes(secret.try_into().unwrap_or_default());
         let seed = u64::from_le_bytes(seed.try_into().unwrap_or_default());
@@ -235,7 +232,7 @@ impl Export {
             (false, handle.id(), file.len, file.mtime)
         };
         let seconds = u32::try_from(mtime.max(0)).unwrap_or(u32::MAX);
-        let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+        let (user, group) = platform::user();
         Ok(Attributes { is_directory, id, size, seconds, user, group })
     }
 

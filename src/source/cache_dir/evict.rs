@@ -4,12 +4,11 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-use std::os::fd::BorrowedFd;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstatvfs, openat, statat, unlinkat};
-
 use super::PART;
+
+use crate::platform::{AtFlags, BorrowedFd, Dir, FileType, Mode, OFlags, fstatvfs, openat, statat, unlinkat};
 
 /// A file that has been in the writing for this time was left by a killed process.
 const ABANDONED: Duration = Duration::from_secs(3600);
@@ -97,8 +96,8 @@ fn lacking(top: BorrowedFd<'_>, need: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use crate::platform::AsFd;
     use std::fs;
-    use std::os::fd::AsFd;
 
     use super::*;
 

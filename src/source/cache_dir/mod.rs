@@ -10,18 +10,18 @@
 
 mod evict;
 
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, mkdirat, openat, renameat, unlinkat};
-use rustix::io::Errno;
-
 use super::dir::{Links, open_regular};
+
+use crate::platform::{
+    AsFd, AtFlags, BorrowedFd, CWD, Errno, Mode, OFlags, OwnedFd, check_private, create_private, mkdirat, openat,
+    renameat, unlinkat,
+};
 
 /// Begins the names of files that are being written.
 pub(super) const PART: &str = "part-";
@@ -56,14 +56,10 @@ impl CacheDir {
         if let Some(held) = self.top() {
             return Ok(held);
         }
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
+        create_private(&self.dir)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(CWD, &self.dir, flags, Mode::empty())?;
-        let about = fstat(&dir)?;
-        let is_ours = about.st_uid == rustix::process::geteuid().as_raw();
-        if !is_ours || about.st_mode & 0o022 != 0 {
-            return Err(io::Error::other("not a directory that only this user can write to"));
-        }
+        check_private(&dir)?;
         Ok(self.held.get_or_init(|| dir).as_fd())
     }
 

@@ -13,15 +13,9 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
-use std::os::fd::BorrowedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-
-use rustix::fs::fstat;
-use rustix::process::{Resource, getrlimit};
 
 use super::Rights;
 use super::dir::{Dir, refused};
@@ -30,6 +24,7 @@ use super::pinned_names::{PinnedNames, is_missing};
 use crate::account::Account;
 use crate::bytes::FileOffset;
 use crate::error::{Error, Kind, Result};
+use crate::platform::{BorrowedFd, FileExt, OsStrExt, fstat, most_descriptors};
 use crate::recent::Recent;
 
 /// Maximum number of open files.
@@ -255,8 +250,7 @@ impl Folder {
 
 /// Maximum number of files that one folder keeps open.
 pub(super) fn descriptors() -> NonZeroUsize {
-    let all = getrlimit(Resource::Nofile).current.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
-    NonZeroUsize::new((all / 8).min(OPEN)).unwrap_or(NonZeroUsize::MIN)
+    NonZeroUsize::new((most_descriptors() / 8).min(OPEN)).unwrap_or(NonZeroUsize::MIN)
 }
 
 #[cfg(test)]

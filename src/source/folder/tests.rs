@@ -1,7 +1,7 @@
 //! Tests of `folder`.
 
 use super::*;
-use std::os::unix::fs::symlink;
+use crate::platform::testing::{make_fifo, symlink};
 use std::path::Path;
 
 /// A change made to a file.
@@ -126,8 +126,7 @@ fn any_change_of_a_file_is_one_of_all_whether_it_is_open_or_not() {
         }),
         ("replaced by a FIFO", &|at| {
             std::fs::remove_file(at).unwrap();
-            let mode = rustix::fs::Mode::RUSR;
-            rustix::fs::mknodat(rustix::fs::CWD, at, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+            make_fifo(at).unwrap();
         }),
     ];
     for (what, step) in steps {

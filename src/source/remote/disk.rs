@@ -266,7 +266,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use rustix::fs::{CWD, Mode};
+    use crate::platform::testing::{make_fifo, set_mode, symlink};
 
     use super::*;
     use crate::source::cache_dir::{NAMES, PART};
@@ -353,7 +353,7 @@ mod tests {
         fs::create_dir_all(cache.join(&disk.dir)).unwrap();
         for number in 0..NAMES {
             let link = cache.join(&disk.dir).join(format!("{PART}{}-{number}", std::process::id()));
-            std::os::unix::fs::symlink(&victim, link).unwrap();
+            symlink(&victim, link).unwrap();
         }
         disk.store(&span(0..100));
         assert!(loaded(&disk, 0..100).is_some());
@@ -373,25 +373,21 @@ mod tests {
         // Other tests of this process use up some.
         for number in next..next + NAMES / 2 {
             let link = disk.path().join(format!("{PART}{}-{number}", std::process::id()));
-            std::os::unix::fs::symlink(&victim, link).ok();
+            symlink(&victim, link).ok();
         }
         disk.store(&span(200..300));
         assert!(!victim.exists());
-        for kind in [rustix::fs::FileType::Fifo, rustix::fs::FileType::Symlink] {
+        for make in [make_fifo, |path: &Path| symlink("elsewhere", path)] {
             fs::remove_file(&path).unwrap();
-            match kind {
-                rustix::fs::FileType::Fifo => rustix::fs::mknodat(CWD, &path, kind, Mode::RUSR, 0).unwrap(),
-                _ => std::os::unix::fs::symlink("elsewhere", &path).unwrap(),
-            }
+            make(&path).unwrap();
             assert_eq!(disk.known(), None);
         }
     }
 
     #[test]
     fn a_directory_that_others_can_write_to_is_refused() {
-        use std::os::unix::fs::PermissionsExt;
         let tmp = tempfile::tempdir().unwrap();
-        fs::set_permissions(tmp.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        set_mode(tmp.path(), 0o777).unwrap();
         let settings = CacheDir::new(tmp.path().to_path_buf(), None);
         assert!(Disk::new(&settings, "x").unwrap_err().to_string().contains("only this user"));
     }

@@ -20,6 +20,7 @@ use super::objects::Objects;
 use super::session::Session;
 use crate::account::Account;
 use crate::error::{Error, Kind, Result};
+use crate::platform::os_error;
 use crate::recent::Recent;
 use crate::source::seen::{Seen, Versions};
 use crate::source::{RemoteOptions, Source};
@@ -105,7 +106,7 @@ impl Prefix {
     /// # Errors
     /// `ENOENT` if there is nothing; as [`Prefix::open`].
     pub fn stat(&self, path: &str) -> Result<Seen> {
-        let missing = || Error::io(std::io::Error::from_raw_os_error(libc::ENOENT), "object");
+        let missing = || Error::io(os_error(libc::ENOENT), "object");
         if let Some((since, found)) = self.lately.get(path)
             && since.elapsed() < SOON
         {

@@ -214,6 +214,7 @@ fn s3_code(body: &[u8]) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::os_error;
 
     #[test]
     fn the_code_of_an_error_of_s3_is_found_and_nothing_else_is_shown() {
@@ -228,6 +229,6 @@ mod tests {
         let tls = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
         let wrapped = io::Error::other(io::Error::other(tls));
         assert!(find::<rustls::Error>(&wrapped).is_some());
-        assert!(find::<rustls::Error>(&io::Error::from_raw_os_error(libc::ECONNREFUSED)).is_none());
+        assert!(find::<rustls::Error>(&os_error(libc::ECONNREFUSED)).is_none());
     }
 }

@@ -8,13 +8,8 @@
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat, statat};
-use rustix::io::Errno;
 
 use super::dir::{Dir, Links, open_regular, refused};
 use super::far_dir::FarDir;
@@ -22,6 +17,10 @@ use super::identity::Identity;
 use super::seen::{Seen, Version, Versions};
 use super::{Passed, Prefix, Rights};
 use crate::error::Result;
+use crate::platform::{
+    self, AsFd, AtFlags, BorrowedFd, CWD, Errno, FileType, Mode, OFlags, OsStrExt, OwnedFd, SEARCH, fstat,
+    open_beneath, openat, readlinkat, slashed, statat,
+};
 
 /// How often a path is resolved again while directories on it are being renamed.
 const ATTEMPTS: u32 = 16;
@@ -116,7 +115,7 @@ impl Below {
     /// # Errors
     /// From openat(2).
     pub fn below(&self, name: &OsStr) -> Result<Self> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match self {
             Self::Local(fd) => openat(fd, name, flags, Mode::empty()).map(Self::Local).map_err(refused),
             Self::Far(dir) => Ok(Self::Far(Box::new(dir.below(key(name)?)))),
@@ -185,7 +184,7 @@ impl Below {
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = openat(fd, ".", flags, Mode::empty()).map_err(refused)?;
-        for entry in rustix::fs::Dir::new(fd).map_err(refused)? {
+        for entry in platform::Dir::new(fd).map_err(refused)? {
             let entry = entry.map_err(refused)?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
@@ -243,8 +242,7 @@ impl Top {
     /// From open(2).
     pub fn open(path: &Path) -> Result<Arc<Self>> {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-        let fd =
-            openat(CWD, &path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(refused)?;
+        let fd = openat(CWD, &path, SEARCH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(refused)?;
         let device = Identity::of(&fstat(&fd).map_err(refused)?).device();
         Ok(Arc::new(Self { root: Root::Local { fd, device }, path }))
     }
@@ -274,7 +272,7 @@ impl Top {
     /// From statvfs(3).
     pub fn space(&self) -> Result<Space> {
         let Root::Local { fd, .. } = &self.root else { return Ok(Space { blocks: 0, block: 4096, files: 0 }) };
-        let space = rustix::fs::fstatvfs(fd).map_err(refused)?;
+        let space = platform::fstatvfs(fd).map_err(refused)?;
         Ok(Space { blocks: space.f_blocks, block: space.f_frsize, files: space.f_files })
     }
 
@@ -311,7 +309,7 @@ impl Top {
         let (fd, device) = match &self.root {
             Root::Local { fd, device } => (fd, *device),
             Root::Far(prefix) => {
-                return Ok(Below::Far(Box::new(FarDir::new(prefix, key(path.as_os_str())?.to_owned()))));
+                return Ok(Below::Far(Box::new(FarDir::new(prefix, key(slashed(path).as_os_str())?.to_owned()))));
             }
         };
         let (mut at, mut rest) = (None, path.as_os_str().as_bytes());
@@ -349,19 +347,15 @@ fn one_call(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// The directory `path` below `fd`; an empty path is `fd` itself.
+/// As [`open_beneath`], again while directories on the way are being renamed.
 fn resolved(fd: &OwnedFd, path: &[u8]) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let resolve =
-        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
-    let shown = if path.is_empty() { b"." } else { path };
-    let attempt = || openat2(fd, OsStr::from_bytes(shown), flags, Mode::empty(), resolve);
+    let attempt = || open_beneath(fd, path);
     (1..ATTEMPTS).map(|_| attempt()).find(|found| !matches!(found, Err(Errno::AGAIN))).unwrap_or_else(attempt)
 }
 
 /// The directory `path` below `fd`, component by component; calls `each` with every one.
 fn walk(fd: &OwnedFd, device: u64, path: &Path, mut each: impl FnMut(&OwnedFd) -> Result<()>) -> Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut at = fd.try_clone().map_err(|e| crate::error::Error::io(e, "file"))?;
     for component in path.components() {
         let Component::Normal(name) = component else { return Err(refused(Errno::XDEV)) };

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use crate::account::Account;
 use crate::format::{Array, Content, Fetch, Number};
-use crate::{reserve, text};
+use crate::{platform, text};
 
 use super::View;
 use cells::Cells;
@@ -67,7 +67,7 @@ struct Trim;
 
 impl Drop for Trim {
     fn drop(&mut self) {
-        reserve::trim();
+        platform::trim_heap();
     }
 }
 

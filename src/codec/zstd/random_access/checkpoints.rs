@@ -208,7 +208,7 @@ impl Sink for Checkpoints {
         self.keeper.pool.hint(Box::new(move || {
             let mut pending = pending;
             // Of this thread only.
-            _ = rustix::process::setpriority_process(None, NICE);
+            crate::platform::set_niceness(NICE);
             pending.found = pending.of.save(&state, history.bytes());
             drop(history);
         }))

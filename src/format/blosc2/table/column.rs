@@ -192,7 +192,7 @@ impl Column {
                 Ok(found)
             }
             (Data::Dictionary(of), _) => {
-                of.codes(runs).map(|codes| codes.iter().map(|c| (*c).is_some().into()).collect())
+                of.codes(runs).map(|codes| codes.iter().map(|c| u8::from((*c).is_some())).collect())
             }
             (Data::Batches(batches), _) => {
                 let mut found = Vec::with_capacity(to_usize(count, "notnull")?);
