@@ -75,6 +75,13 @@
 //! | `remote` | objects on HTTP servers and in S3 (reqwest, rustls, `object_store`) |
 //! | `serve` | a server of HTTP, WebDAV and NFS (hyper, tokio) |
 //!
+//! # Systems
+//!
+//! All of it works on Linux. Without `fuse` and `cuda` it compiles for macOS, where it has not been run, and for Windows,
+//! where it has been run under Wine. On Windows a change of a file is noticed when its writer closes it, not before; links
+//! below a directory are not followed; and [`Options::index`] and [`Options::remote_cache`] have no effect, as it is not
+//! known who else can write to their directories.
+//!
 //! # Glossary
 //!
 //! Each term has one meaning throughout the source; terms that a format uses differently are translated:
@@ -101,7 +108,8 @@
 //!
 //! The layers, each using only those below it: `cli` (prints) over `fs` (fuser) over `archive` (this interface) over
 //! `mirror` (directories of containers) over `tree` (names, inodes) over `view` and `cache` over `format` (one folder
-//! each) over `codec`, `index` (what is kept for later mounts), `source`, `bytes`. A container is parsed once; its streams are decoded piece by piece; a virtual
+//! each) over `codec`, `index` (what is kept for later mounts), `source`, `bytes`, and `platform` (what differs between
+//! systems). A container is parsed once; its streams are decoded piece by piece; a virtual
 //! file is a rule that maps byte ranges to pieces. All modules are internal: they are public only for the project's
 //! tests and benchmarks, are not documented here, and change without notice.
 

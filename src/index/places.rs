@@ -7,9 +7,11 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The directory of the index; `None` without a home.
+use crate::platform::KNOWS_PRIVATE;
+
+/// The directory of the index; `None` without a home, and where no directory is known to be private.
 pub fn index() -> Option<PathBuf> {
-    place(env::var_os("XDG_CACHE_HOME"), ".cache")
+    place(env::var_os("XDG_CACHE_HOME"), ".cache").filter(|_| KNOWS_PRIVATE)
 }
 
 /// The directory of the secret; `None` without a home.

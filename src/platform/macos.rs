@@ -4,11 +4,12 @@
 use std::ffi::{OsStr, c_void};
 use std::fs::File;
 use std::io::{self, Read};
+use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr;
 
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::InMemory;
@@ -17,6 +18,16 @@ use super::unix::{unlinked, write_zeros};
 /// How a directory is opened in which only names are looked up. It must be readable: a directory that may only be
 /// searched cannot be opened.
 pub const SEARCH: OFlags = OFlags::RDONLY;
+
+/// Type and rights of a file.
+pub fn mode_of(stat: &Stat) -> u32 {
+    stat.st_mode.into()
+}
+
+/// The type of a file of this mode.
+pub fn type_of(mode: u32) -> FileType {
+    FileType::from_raw_mode(mode as u16)
+}
 
 /// There is no such system call: paths are resolved component by component.
 ///
@@ -85,6 +96,11 @@ pub fn share_the_heap() {}
 
 /// The heap keeps little.
 pub fn trim_heap() {}
+
+/// Whether a socket that was passed to this process listens: the system does not say.
+pub fn is_listening(_: &TcpListener) -> bool {
+    true
+}
 
 /// A thread has no niceness of its own.
 pub fn set_niceness(_: i32) {}

@@ -28,6 +28,8 @@ const STRIDE: usize = 1 << 20;
 
 /// Whether a program may make symbolic links.
 pub const MAKES_LINKS: bool = true;
+/// Whether it can be told who else can write to a directory: [`check_private`].
+pub const KNOWS_PRIVATE: bool = true;
 
 /// The error with the number `errno`.
 pub fn os_error(errno: i32) -> io::Error {
@@ -242,7 +244,6 @@ pub mod net {
     use std::io;
     use std::net::TcpListener;
 
-    use rustix::net::sockopt::socket_acceptconn;
     use tokio::signal::unix::{Signal, SignalKind, signal};
 
     /// The signals that end a server; they do not end the process at once as soon as this exists.
@@ -274,11 +275,6 @@ pub mod net {
     /// From listen(2).
     pub fn listen(listener: &TcpListener, backlog: i32) -> io::Result<()> {
         Ok(rustix::net::listen(listener, backlog)?)
-    }
-
-    /// Whether a socket that was passed to this process listens.
-    pub fn is_listening(listener: &TcpListener) -> bool {
-        socket_acceptconn(listener).unwrap_or(false)
     }
 }
 

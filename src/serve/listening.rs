@@ -7,7 +7,8 @@ use std::net::{SocketAddr, TcpListener};
 
 use listenfd::ListenFd;
 
-use crate::platform::net::{is_listening, listen};
+use crate::platform::is_listening;
+use crate::platform::net::listen;
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Result};
-use crate::platform::{AsFd, FileType, InMemory, Stat, in_memory};
+use crate::platform::{AsFd, FileType, InMemory, Stat, in_memory, mode_of, type_of};
 
 /// Timestamps have a granularity of up to 10 ms on older kernels: a write in the same step in which the file was pinned
 /// does not change them.
@@ -65,7 +65,7 @@ impl Identity {
             mtime: (signed(stat.st_mtime), signed(stat.st_mtime_nsec)),
             ctime: (signed(stat.st_ctime), signed(stat.st_ctime_nsec)),
             nlink: unsigned(stat.st_nlink),
-            mode: stat.st_mode,
+            mode: mode_of(stat),
             uid: stat.st_uid,
             gid: stat.st_gid,
         }
@@ -126,7 +126,7 @@ impl Identity {
     /// # Errors
     /// [`crate::error::Kind::Unsupported`].
     pub(super) fn regular(&self) -> Result<()> {
-        let what = match FileType::from_raw_mode(self.mode) {
+        let what = match type_of(self.mode) {
             FileType::RegularFile => return Ok(()),
             FileType::Symlink => "a symbolic link, which is not followed here",
             FileType::Directory => "a directory",

@@ -9,7 +9,7 @@
 
 use std::ffi::OsStr;
 
-use crate::platform::{BorrowedFd, Errno, FileType, Stat, access_list};
+use crate::platform::{BorrowedFd, Errno, FileType, Stat, access_list, mode_of};
 
 /// The version of its form, which comes first.
 const VERSION: [u8; 4] = [2, 0, 0, 0];
@@ -50,7 +50,7 @@ impl Rights {
 
     /// The rights of `name` in `dir`, or of `dir` itself, which `stat` describes.
     pub(super) fn of(stat: &Stat, dir: BorrowedFd<'_>, name: Option<&OsStr>) -> Self {
-        let rights = Self { uid: Some(stat.st_uid), gid: Some(stat.st_gid), mode: stat.st_mode & 0o777 };
+        let rights = Self { uid: Some(stat.st_uid), gid: Some(stat.st_gid), mode: mode_of(stat) & 0o777 };
         let has_list = matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory);
         if !has_list || rights.mode & 0o700 == rights.mode {
             return rights;

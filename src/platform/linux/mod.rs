@@ -6,13 +6,14 @@ mod memory;
 use std::ffi::{OsStr, c_void};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
+use std::net::TcpListener;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, IFlags, Mode, OFlags, ResolveFlags, StatxFlags, getxattr, lgetxattr, makedev, openat2,
-    statx,
+    AtFlags, FallocateFlags, FileType, IFlags, Mode, OFlags, ResolveFlags, Stat, StatxFlags, getxattr, lgetxattr,
+    makedev, openat2, statx,
 };
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -27,6 +28,16 @@ pub const SEARCH: OFlags = OFlags::PATH;
 
 /// The attribute that holds the access control list of a file.
 const ACL: &str = "system.posix_acl_access";
+
+/// Type and rights of a file.
+pub fn mode_of(stat: &Stat) -> u32 {
+    stat.st_mode
+}
+
+/// The type of a file of this mode.
+pub fn type_of(mode: u32) -> FileType {
+    FileType::from_raw_mode(mode)
+}
 
 /// The directory `path` below `dir`; an empty path is `dir` itself. Neither follows a symbolic link nor enters another
 /// file system.
@@ -158,6 +169,11 @@ pub fn random(mut bytes: &mut [u8]) -> io::Result<()> {
         bytes = bytes.get_mut(n..).unwrap_or_default();
     }
     Ok(())
+}
+
+/// Whether a socket that was passed to this process listens.
+pub fn is_listening(socket: &TcpListener) -> bool {
+    rustix::net::sockopt::socket_acceptconn(socket).unwrap_or(false)
 }
 
 /// Gives this thread the niceness `nice`.

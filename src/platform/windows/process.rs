@@ -4,6 +4,7 @@
 use std::ffi::{OsStr, c_void};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
+use std::net::TcpListener;
 use std::ops::Range;
 use std::os::windows::ffi::OsStrExt;
 use std::os::windows::fs::OpenOptionsExt;
@@ -21,6 +22,9 @@ use windows_sys::Win32::System::Threading::{GetCurrentThread, SetThreadPriority,
 
 use super::super::InMemory;
 use super::{AsFd, Errno};
+
+/// Whether it can be told who else can write to a directory.
+pub const KNOWS_PRIVATE: bool = false;
 
 /// There is no way to ask that does not wait for a file server.
 pub fn in_memory(_: impl AsFd) -> Option<InMemory> {
@@ -191,6 +195,11 @@ pub fn library_of(_: *const c_void) -> PathBuf {
     PathBuf::new()
 }
 
+/// Whether a socket that was passed to this process listens: nobody passes one that does not.
+pub fn is_listening(_: &TcpListener) -> bool {
+    true
+}
+
 /// What a server needs.
 #[cfg(feature = "serve")]
 pub mod net {
@@ -234,10 +243,5 @@ pub mod net {
     /// None.
     pub fn listen(_: &TcpListener, _: i32) -> io::Result<()> {
         Ok(())
-    }
-
-    /// Nobody passes a socket that does not listen.
-    pub fn is_listening(_: &TcpListener) -> bool {
-        true
     }
 }

@@ -59,11 +59,11 @@ impl FileType {
 
     /// Of a file with these attributes; `tag` is that of a reparse point.
     pub(super) fn of(attributes: u32, tag: u32) -> Self {
-        Self::from_raw_mode(type_of(attributes, tag))
+        Self::from_raw_mode(kind_of(attributes, tag))
     }
 }
 
-fn type_of(attributes: u32, tag: u32) -> u32 {
+fn kind_of(attributes: u32, tag: u32) -> u32 {
     match attributes {
         _ if attributes & FILE_ATTRIBUTE_REPARSE_POINT != 0 && tag & STANDS_FOR_ANOTHER != 0 => LINK,
         // A placeholder, of a cloud for example: what is behind it is not known.
@@ -71,6 +71,16 @@ fn type_of(attributes: u32, tag: u32) -> u32 {
         _ if attributes & FILE_ATTRIBUTE_DIRECTORY != 0 => DIRECTORY,
         _ => REGULAR,
     }
+}
+
+/// Type and rights of a file.
+pub fn mode_of(stat: &Stat) -> u32 {
+    stat.st_mode
+}
+
+/// The type of a file of this mode.
+pub fn type_of(mode: u32) -> FileType {
+    FileType::from_raw_mode(mode)
 }
 
 /// The state of a file.
@@ -152,7 +162,7 @@ fn stat(file: BorrowedHandle<'_>) -> io::Result<Stat> {
     let about: FILE_STANDARD_INFO = ask(file, FileStandardInfo)?;
     let is_reparse = basic.FileAttributes & FILE_ATTRIBUTE_REPARSE_POINT != 0;
     let tag = if is_reparse { ask::<FILE_ATTRIBUTE_TAG_INFO>(file, FileAttributeTagInfo)?.ReparseTag } else { 0 };
-    let kind = type_of(basic.FileAttributes, tag);
+    let kind = kind_of(basic.FileAttributes, tag);
     let rights = match (kind, basic.FileAttributes & FILE_ATTRIBUTE_READONLY) {
         (DIRECTORY, _) => 0o755,
         (_, 0) => 0o644,
