@@ -1,5 +1,7 @@
 //! The page size of the system: 4 KiB on x86-64; on Arm 4, 16 or 64 KiB, as the kernel was built.
-#![expect(unsafe_code, reason = "sysconf(3) is unsafe to call")]
+#![forbid(unsafe_code)]
+
+use crate::platform;
 
 /// Bytes that Linux maps around the page of a file that is accessed, unless pages are larger: its default.
 const FAULT_AROUND: usize = 64 << 10;
@@ -10,9 +12,7 @@ pub fn page_size() -> usize {
     if let Some(size) = tests::PRETENDED.get() {
         return size;
     }
-    // SAFETY: only asks.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(size).ok().filter(|size| size.is_power_of_two()).unwrap_or(4096)
+    platform::page_size().filter(|size| size.is_power_of_two()).unwrap_or(4096)
 }
 
 /// Bytes of a huge page: what one page of a page table maps. 2 MiB for pages of 4 KiB, 32 MiB for 16, 512 MiB for 64.

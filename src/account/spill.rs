@@ -163,20 +163,11 @@ pub fn directory() -> PathBuf {
     let own = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
     own.or_else(|| Some(PathBuf::from("/var/tmp")).filter(|dir| dir.is_dir())).unwrap_or_else(std::env::temp_dir)
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::paging::tests::with_each_page_size;
-
-    #[test]
-    fn a_temporary_file_has_no_name() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = unnamed(dir.path()).unwrap();
-        allocate(&file, 10 << 20).unwrap();
-        assert_eq!(file.metadata().unwrap().len(), 10 << 20);
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-        assert!(unnamed(Path::new("/nonexistent")).is_err());
-    }
 
     #[test]
     fn only_pages_that_lie_within_the_range_are_released() {

@@ -207,6 +207,12 @@ pub fn unmap_addresses(start: usize, size: usize) {
     unsafe { libc::munmap(ptr::with_exposed_provenance_mut(start), size) };
 }
 
+/// Bytes of a memory page.
+pub fn page_size() -> Option<usize> {
+    // SAFETY: only asks.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()
+}
+
 /// A new private mapping, for which no memory is set aside.
 pub(super) fn map(size: usize, protection: i32) -> Option<*mut c_void> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;

@@ -10,6 +10,7 @@
 
 mod errors;
 mod files;
+mod flags;
 mod listing;
 mod names;
 mod nt;
@@ -18,9 +19,10 @@ mod stat;
 
 pub use errors::{Errno, advice, errno, os_error};
 pub use files::{
-    AtFlags, MAKES_LINKS, Mode, OFlags, RenameFlags, SEARCH, allocate, fcntl_setfl, fstatvfs, linkat, mkdirat,
-    open_beneath, openat, readlinkat, renameat, renameat_with, statat, symlinkat, unlinkat, unnamed, write_in_place,
+    MAKES_LINKS, allocate, fcntl_setfl, fstatvfs, linkat, mkdirat, open_beneath, openat, readlinkat, renameat,
+    renameat_with, statat, symlinkat, unlinkat, unnamed, write_in_place,
 };
+pub use flags::{AtFlags, Mode, OFlags, RenameFlags, SEARCH};
 pub use listing::Dir;
 pub use names::{OsStrExt, name_of_file, path_of_url, slashed};
 pub use nt::CWD;
@@ -29,8 +31,8 @@ pub use process::net;
 pub use process::{
     KNOWS_PRIVATE, access_list, address_space, available_memory, check_private, create_private, create_secret,
     end_with_the_reader, fail_writes_over_the_limit, free_space, huge_range, in_memory, is_listening, is_secret,
-    largest_file, library_of, map_addresses, most_descriptors, open_unfollowed, random, release, set_executable,
-    set_niceness, share_the_heap, terminate, trim_heap, unmap_addresses, use_all_descriptors, user,
+    largest_file, library_of, map_addresses, most_descriptors, open_unfollowed, page_size, random, release,
+    set_executable, set_niceness, share_the_heap, terminate, trim_heap, unmap_addresses, use_all_descriptors, user,
 };
 pub use stat::{FileType, Stat, fstat, mode_of, type_of};
 pub use std::os::windows::io::{BorrowedHandle as BorrowedFd, OwnedHandle as OwnedFd};

@@ -164,6 +164,11 @@ pub fn available_memory() -> Option<u64> {
     (done != 0 && about.ullTotalPhys > 0).then_some(about.ullTotalPhys)
 }
 
+/// Pages have 4 KiB on all processors.
+pub fn page_size() -> Option<usize> {
+    Some(4096)
+}
+
 /// There is no limit of address space, for which it would be reserved.
 pub fn map_addresses(_: usize) -> Option<usize> {
     None
