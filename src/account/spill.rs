@@ -117,10 +117,10 @@ fn whole_pages(range: Range<usize>, len: usize) -> Range<usize> {
 
 fn release(map: &MmapRaw, range: Range<usize>) {
     let Range { start, end } = whole_pages(range, map.len());
-    if start < end {
-        if let Err(e) = platform::release(map, start..end) {
-            tracing::debug!("pages of a temporary file stay mapped: {e}");
-        }
+    if start < end
+        && let Err(e) = platform::release(map, start..end)
+    {
+        tracing::debug!("pages of a temporary file stay mapped: {e}");
     }
 }
 

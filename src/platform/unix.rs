@@ -26,6 +26,9 @@ pub use std::os::unix::fs::FileExt;
 /// Bytes written at a time where blocks cannot be allocated.
 const STRIDE: usize = 1 << 20;
 
+/// The rights of others.
+const OTHERS: u32 = 0o077;
+
 /// Whether a program may make symbolic links.
 pub const MAKES_LINKS: bool = true;
 /// Whether it can be told who else can write to a directory: [`check_private`].
@@ -109,7 +112,7 @@ pub fn create_secret(path: &Path) -> io::Result<File> {
 
 /// Whether a file is this user's, and only he can read it.
 pub fn is_secret(about: &Metadata) -> bool {
-    about.uid() == geteuid().as_raw() && about.mode() & 0o077 == 0
+    about.uid() == geteuid().as_raw() && about.mode() & OTHERS == 0
 }
 
 /// Makes `file` a program, as far as `mode` says, for those who may read it.
@@ -198,7 +201,7 @@ pub fn terminate() {
 
 /// Maps address space without backing memory.
 pub fn map_addresses(size: usize) -> Option<usize> {
-    map(size, libc::PROT_NONE).map(|start| start.expose_provenance())
+    map(size, libc::PROT_NONE).map(<*mut c_void>::expose_provenance)
 }
 
 /// Unmaps a range returned by [`map_addresses`], of the same size, to which nothing refers.
@@ -232,11 +235,11 @@ pub fn release(map: &MmapRaw, range: Range<usize>) -> io::Result<()> {
 }
 
 /// The file that the code at `function` was loaded from; empty if that is not known.
-pub fn library_of(function: *const c_void) -> PathBuf {
+pub fn library_of(function: usize) -> PathBuf {
     // SAFETY: all of it is integers and pointers, which may be zero.
     let mut info: libc::Dl_info = unsafe { mem::zeroed() };
     // SAFETY: it only fills `info`.
-    if unsafe { libc::dladdr(function, &raw mut info) } == 0 || info.dli_fname.is_null() {
+    if unsafe { libc::dladdr(ptr::without_provenance(function), &raw mut info) } == 0 || info.dli_fname.is_null() {
         return PathBuf::new();
     }
     // SAFETY: the name ends with zero, and stays while the library does.

@@ -205,5 +205,5 @@ fn version_text(version: c_int) -> String {
 
 /// The file that a function of the driver was loaded from.
 fn path(function: unsafe extern "C" fn(c_uint) -> c_uint) -> PathBuf {
-    library_of(function as *const c_void)
+    library_of(function as usize)
 }

@@ -1,5 +1,6 @@
 //! Files and directories by name, relative to the handle of a directory.
 #![forbid(unsafe_code)]
+#![expect(clippy::needless_pass_by_value, reason = "as rustix takes them")]
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -31,6 +32,7 @@ fn opened(dir: &impl AsFd) -> Option<BorrowedHandle<'_>> {
 
 /// The size of a file system.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_field_names, reason = "as on Unix")]
 pub struct StatVfs {
     pub f_blocks: u64,
     pub f_bavail: u64,
@@ -228,7 +230,7 @@ pub fn linkat(_: impl AsFd, _: impl Arg, _: impl AsFd, _: impl Arg, _: AtFlags) 
 ///
 /// # Errors
 /// `ENOTSUP`.
-pub fn symlinkat(_: &str, _: impl AsFd, _: &str) -> Result<(), Errno> {
+pub fn symlinkat(_: impl Arg, _: impl AsFd, _: impl Arg) -> Result<(), Errno> {
     Err(Errno::NOTSUP)
 }
 

@@ -22,7 +22,7 @@ const WORDS: usize = 8 << 10;
 /// The entries of a directory.
 #[derive(Debug)]
 pub struct Dir {
-    dir: OwnedHandle,
+    handle: OwnedHandle,
     buffer: Box<[u64]>,
     /// Where the next entry is in the buffer; `None` if more must be read.
     next: Option<usize>,
@@ -62,11 +62,12 @@ impl Dir {
     ///
     /// # Errors
     /// From the system.
+    #[expect(clippy::needless_pass_by_value, reason = "as rustix takes it")]
     pub fn read_from(fd: impl AsFd) -> Result<Self, Errno> {
         // How far the list was read belongs to the handle: another one for the same directory.
         let access = FILE_LIST_DIRECTORY | FILE_TRAVERSE | FILE_READ_ATTRIBUTES;
-        let dir = nt::open(fd.as_fd(), &[], access, FILE_OPEN, FILE_DIRECTORY_FILE, false)?;
-        Ok(Self { dir, buffer: vec![0; WORDS].into(), next: None, is_end: false })
+        let handle = nt::open(fd.as_fd(), &[], access, FILE_OPEN, FILE_DIRECTORY_FILE, false)?;
+        Ok(Self { handle, buffer: vec![0; WORDS].into(), next: None, is_end: false })
     }
 
     fn fill(&mut self) -> io::Result<()> {
@@ -74,7 +75,7 @@ impl Dir {
         // SAFETY: fills at most `len` bytes of integers.
         let done = unsafe {
             let buffer = self.buffer.as_mut_ptr().cast();
-            GetFileInformationByHandleEx(self.dir.as_raw_handle(), FileFullDirectoryInfo, buffer, len)
+            GetFileInformationByHandleEx(self.handle.as_raw_handle(), FileFullDirectoryInfo, buffer, len)
         };
         if done != 0 {
             self.next = Some(0);

@@ -117,6 +117,7 @@ fn is_device(name: &str) -> bool {
 }
 
 /// A path from the bytes of a `file://` URL: `/C:/a` is `C:/a`.
+#[expect(clippy::needless_pass_by_value, reason = "on Unix they become the path")]
 pub fn path_of_url(bytes: Vec<u8>) -> PathBuf {
     let path = String::from_utf8_lossy(&bytes).into_owned();
     let of_drive = path.strip_prefix('/').filter(|rest| rest.get(1..2) == Some(":"));

@@ -196,7 +196,7 @@ pub fn release(map: &MmapRaw, range: Range<usize>) -> io::Result<()> {
 }
 
 /// Not known.
-pub fn library_of(_: *const c_void) -> PathBuf {
+pub fn library_of(_: usize) -> PathBuf {
     PathBuf::new()
 }
 
