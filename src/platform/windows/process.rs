@@ -148,11 +148,10 @@ pub fn terminate() {
 /// Makes this thread yield to others, if `nice` says so.
 pub fn set_niceness(nice: i32) {
     if nice > 0 {
+        // SAFETY: only asks.
+        let this = unsafe { GetCurrentThread() };
         // SAFETY: the pseudo handle of this thread is always valid.
-        unsafe {
-            let this = GetCurrentThread();
-            SetThreadPriority(this, THREAD_PRIORITY_BELOW_NORMAL)
-        };
+        unsafe { SetThreadPriority(this, THREAD_PRIORITY_BELOW_NORMAL) };
     }
 }
 

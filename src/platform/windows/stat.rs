@@ -96,13 +96,13 @@ pub struct Stat {
     /// 0: there are no numbers for owners.
     pub st_uid: u32,
     pub st_gid: u32,
-    pub st_size: u64,
-    pub st_blocks: u64,
+    pub st_size: i64,
+    pub st_blocks: i64,
     pub st_mtime: i64,
-    pub st_mtime_nsec: i64,
+    pub st_mtime_nsec: u64,
     /// The time of the last change of any kind; where it is not kept (FAT), that of the last write.
     pub st_ctime: i64,
-    pub st_ctime_nsec: i64,
+    pub st_ctime_nsec: u64,
 }
 
 /// What `class` says of a file, which are integers.
@@ -133,15 +133,16 @@ fn place(file: BorrowedHandle<'_>) -> io::Result<(u64, u64)> {
 }
 
 /// Seconds since 1970 and nanoseconds.
-fn unix_time(steps: i64) -> (i64, i64) {
+fn unix_time(steps: i64) -> (i64, u64) {
     let since = steps.saturating_sub(EPOCH);
-    (since.div_euclid(STEPS), since.rem_euclid(STEPS) * 100)
+    (since.div_euclid(STEPS), since.rem_euclid(STEPS).unsigned_abs() * 100)
 }
 
 /// The state of an open file.
 ///
 /// # Errors
 /// From the system.
+#[expect(clippy::needless_pass_by_value, reason = "as rustix takes it")]
 pub fn fstat(file: impl AsFd) -> Result<Stat, Errno> {
     let file = file.as_fd();
     stat(file).map_err(|e| Errno::of(&e))
@@ -176,8 +177,8 @@ fn stat(file: BorrowedHandle<'_>) -> io::Result<Stat> {
         st_ino: ino,
         st_mode: kind | rights,
         st_nlink: about.NumberOfLinks.into(),
-        st_size: u64::try_from(about.EndOfFile).unwrap_or(0),
-        st_blocks: u64::try_from(about.AllocationSize).unwrap_or(0) / 512,
+        st_size: about.EndOfFile,
+        st_blocks: about.AllocationSize / 512,
         st_mtime: mtime.0,
         st_mtime_nsec: mtime.1,
         st_ctime: ctime.0,
