@@ -101,7 +101,6 @@ mod tests {
     use super::*;
     use crate::error::Kind;
     use crate::platform::os_error;
-    use std::io;
 
     #[test]
     fn values_and_lasting_errors_are_kept_and_read_failures_are_not() {

@@ -1,7 +1,6 @@
 //! Tests: when a gate opens, and how often its check runs.
 #![forbid(unsafe_code)]
 
-use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::thread;

@@ -247,7 +247,6 @@ impl fmt::Debug for Frames {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;

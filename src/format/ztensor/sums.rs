@@ -51,7 +51,6 @@ impl Sums {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
 
     use super::*;
     use crate::error::{Error, Kind};
