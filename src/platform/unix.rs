@@ -316,6 +316,14 @@ pub mod testing {
         UnixListener::bind(path)
     }
 
+    /// Type and rights of a file.
+    ///
+    /// # Errors
+    /// From stat(2).
+    pub fn mode(path: &Path) -> io::Result<u32> {
+        Ok(std::fs::metadata(path)?.permissions().mode())
+    }
+
     /// Sets the rights of a file.
     ///
     /// # Errors

@@ -195,4 +195,9 @@ mod tests {
         }
         assert!(unnamed(Path::new("/nonexistent")).is_err());
     }
+
+    #[test]
+    fn a_range_is_reserved_unless_addresses_are_limited() {
+        assert_eq!(huge_range(1 << 30, 2 << 20, true).is_some(), !is_limited());
+    }
 }

@@ -138,6 +138,14 @@ pub mod testing {
     ///
     /// # Errors
     /// Always.
+    pub fn mode(_: &Path) -> io::Result<u32> {
+        Err(ErrorKind::Unsupported.into())
+    }
+
+    /// There are no such rights.
+    ///
+    /// # Errors
+    /// Always.
     pub fn set_mode(_: &Path, _: u32) -> io::Result<()> {
         Err(ErrorKind::Unsupported.into())
     }
