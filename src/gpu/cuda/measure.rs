@@ -88,7 +88,7 @@ impl Cuda {
     fn baseline_memory(&self, bytes: usize) -> DeviceResult<Memory> {
         let context = &self.shared.context;
         let stream = Stream::new(context).map_err(|e| context.driver.lost("measuring", e))?;
-        let memory = alloc(&self.shared, &stream, to_u64(bytes))?;
+        let memory = alloc(&self.shared, &self.memory, &stream, to_u64(bytes))?;
         self.wait(&stream).map(|()| memory)
     }
 
@@ -103,7 +103,7 @@ impl Cuda {
         let context = &self.shared.context;
         let say = |e| context.driver.lost("measuring", e);
         let stream = Stream::new(context).map_err(say)?;
-        let memory = alloc(&self.shared, &stream, to_u64(bytes))?;
+        let memory = alloc(&self.shared, &self.memory, &stream, to_u64(bytes))?;
         let pointer = pointer(&memory)?;
         let once = || -> DriverResult<f32> {
             let (start, end) = (Event::timed(context)?, Event::timed(context)?);

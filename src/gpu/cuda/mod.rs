@@ -2,7 +2,9 @@
 //!
 //! A queue is a stream with its own staging buffers. Memory is allocated in stream order if the GPU supports it, and
 //! charged to the limit set by the user. A file of kernels is loaded when one of them is first launched: the machine
-//! code for the GPU if this build has it and the driver takes it, else the PTX, which the driver compiles.
+//! code for the GPU if this build has it and the driver takes it, else the PTX, which the driver compiles. Who opens a
+//! GPU that is open in this process shares its kernels, streams and staging buffers, which take longer to make than an
+//! array to decode; the limit is his own.
 //!
 //! Every error except lack of memory ends the use of the device: a fault in a kernel poisons the context, and all later
 //! calls fail.
@@ -19,8 +21,8 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
@@ -28,7 +30,7 @@ use super::{Device, DeviceError, DeviceResult, ForeignStream, Kernel, Memory, Qu
 use crate::gpu::image::Images;
 use context::{Context, Function, Module};
 use driver::Driver;
-use memory::Allocation;
+use memory::{Allocation, MemoryLimit};
 use queue::{CudaQueue, StreamResources};
 
 /// An open GPU.
@@ -37,18 +39,16 @@ pub struct Cuda {
     name: String,
     about: String,
     shared: Arc<Shared>,
+    memory: Arc<MemoryLimit>,
 }
 
-/// State shared by all queues of a GPU.
+/// State shared by all who have opened a GPU.
 struct Shared {
     context: Arc<Context>,
     /// Compute capability: major and minor.
     capability: (u32, u32),
     /// Whether allocation is stream-ordered.
     ordered: bool,
-    /// Limit of device memory in bytes, and the bytes in use.
-    memory_limit: u64,
-    used: AtomicU64,
     modules: Mutex<HashMap<&'static str, Arc<Module>>>,
     functions: Mutex<HashMap<Kernel, Function>>,
     /// Streams and staging buffers of closed queues, for reuse.
@@ -65,42 +65,20 @@ impl Cuda {
     /// Fails with [`DeviceError::Lost`] if the GPU cannot be used. Never panics if the driver is missing.
     pub fn open(ordinal: u32, memory_limit: Option<u64>) -> DeviceResult<Self> {
         let driver = Driver::get()?;
-        let count = driver.devices()?;
-        let index = c_int::try_from(ordinal).ok().filter(|_| ordinal < count);
-        let index = index.ok_or_else(|| DeviceError::Lost(absent(ordinal, count)))?;
+        let shared = Shared::of(driver, ordinal)?;
+        let context = &shared.context;
         let lost = |what: &'static str| move |e| driver.lost(what, e);
-        let context = Context::primary(driver, index).map_err(lost("cannot open the GPU"))?;
-        let attribute = |which| context.attribute(which).map_err(lost("cannot get the attributes of the GPU"));
-        let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
-        let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
-        if major < 7 {
-            return Err(DeviceError::Lost(format!(
-                "the GPU has compute capability {major}.{minor}; 7.0 or later is required"
-            )));
-        }
         let name = context.name().map_err(lost("cannot get the name of the GPU"))?;
         let (free, all) = context.memory().map_err(lost("cannot get the memory size of the GPU"))?;
         let free = crate::bytes::to_u64(free);
         let memory_limit = memory_limit.unwrap_or(free / 2).min(free);
-        let ordered = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? > 0;
-        if ordered {
+        if shared.ordered {
             context.keep_memory(memory_limit).map_err(lost("cannot configure the memory of the GPU"))?;
         }
-        let shared = Shared {
-            context,
-            capability: (major.unsigned_abs(), minor.unsigned_abs()),
-            ordered,
-            memory_limit,
-            used: AtomicU64::new(0),
-            modules: Mutex::default(),
-            functions: Mutex::default(),
-            spare: Mutex::default(),
-            // Its code runs on the GPU with the rights of this process: for developers only.
-            folder: std::env::var_os("FZMFS_PTX_DIR").filter(|_| cfg!(debug_assertions)).map(PathBuf::from),
-        };
-        let driver = driver.about();
+        let (driver, (major, minor)) = (driver.about(), shared.capability);
         let about = format!("compute capability {major}.{minor}, {} MiB of memory, {driver}", all >> 20);
-        Ok(Self { ordinal, name: format!("{name} (cuda:{ordinal})"), about, shared: Arc::new(shared) })
+        let memory = MemoryLimit::new(memory_limit);
+        Ok(Self { ordinal, name: format!("{name} (cuda:{ordinal})"), about, shared, memory })
     }
 }
 
@@ -120,17 +98,17 @@ impl Device for Cuda {
     }
 
     fn memory_limit(&self) -> u64 {
-        self.shared.memory_limit
+        self.memory.limit
     }
 
     fn queue(&self) -> DeviceResult<Box<dyn Queue>> {
         let spare = self.shared.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let resources = spare.map_or_else(|| StreamResources::new(&self.shared.context), Ok)?;
-        Ok(Box::new(CudaQueue::new(self.shared.clone(), resources)))
+        Ok(Box::new(CudaQueue::new(self.shared.clone(), self.memory.clone(), resources)))
     }
 
     fn alloc_shared(&self, len: u64, stream: Option<ForeignStream>) -> DeviceResult<Memory> {
-        memory::lend(&self.shared, stream, len)
+        memory::lend(&self.shared, &self.memory, stream, len)
     }
 
     fn address(&self, memory: &Memory) -> Option<(u64, u32)> {
@@ -140,17 +118,51 @@ impl Device for Cuda {
 
 impl fmt::Debug for Cuda {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Cuda({}, {} of {} bytes)",
-            self.name,
-            self.shared.used.load(Ordering::Relaxed),
-            self.shared.memory_limit
-        )
+        write!(f, "Cuda({}, {} of {} bytes)", self.name, self.memory.used.load(Ordering::Relaxed), self.memory.limit)
     }
 }
 
 impl Shared {
+    /// That of GPU `ordinal`: of those who have it open, or a new one.
+    fn of(driver: &'static Driver, ordinal: u32) -> DeviceResult<Arc<Self>> {
+        static OPEN: Mutex<Vec<(u32, Weak<Shared>)>> = Mutex::new(Vec::new());
+        let mut open = lock(&OPEN);
+        if let Some(shared) = open.iter().find(|(of, _)| *of == ordinal).and_then(|(_, shared)| shared.upgrade()) {
+            return Ok(shared);
+        }
+        let shared = Arc::new(Self::new(driver, ordinal)?);
+        open.retain(|(of, _)| *of != ordinal);
+        open.push((ordinal, Arc::downgrade(&shared)));
+        Ok(shared)
+    }
+
+    fn new(driver: &'static Driver, ordinal: u32) -> DeviceResult<Self> {
+        let count = driver.devices()?;
+        let index = c_int::try_from(ordinal).ok().filter(|_| ordinal < count);
+        let index = index.ok_or_else(|| DeviceError::Lost(absent(ordinal, count)))?;
+        let lost = |what: &'static str| move |e| driver.lost(what, e);
+        let context = Context::primary(driver, index).map_err(lost("cannot open the GPU"))?;
+        let attribute = |which| context.attribute(which).map_err(lost("cannot get the attributes of the GPU"));
+        let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        if major < 7 {
+            return Err(DeviceError::Lost(format!(
+                "the GPU has compute capability {major}.{minor}; 7.0 or later is required"
+            )));
+        }
+        let ordered = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? > 0;
+        Ok(Self {
+            context,
+            capability: (major.unsigned_abs(), minor.unsigned_abs()),
+            ordered,
+            modules: Mutex::default(),
+            functions: Mutex::default(),
+            spare: Mutex::default(),
+            // Its code runs on the GPU with the rights of this process: for developers only.
+            folder: std::env::var_os("FZMFS_PTX_DIR").filter(|_| cfg!(debug_assertions)).map(PathBuf::from),
+        })
+    }
+
     /// Returns the function, loading it on first use.
     fn function(&self, kernel: Kernel) -> DeviceResult<Function> {
         let mut functions = lock(&self.functions);

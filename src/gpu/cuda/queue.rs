@@ -11,7 +11,7 @@ use cudarc::driver::sys::CUdeviceptr;
 
 use super::context::{Context, Event, Stream};
 use super::driver::{Driver, DriverResult};
-use super::memory::{Allocation, alloc};
+use super::memory::{Allocation, MemoryLimit, alloc};
 use super::staging::{self, Extent, Ring};
 use super::{Shared, lock};
 use crate::bytes::to_u64;
@@ -37,6 +37,7 @@ impl StreamResources {
 
 pub(super) struct CudaQueue {
     shared: Arc<Shared>,
+    memory: Arc<MemoryLimit>,
     /// Present until drop.
     resources: Option<StreamResources>,
     /// Memory of other streams that queued work uses.
@@ -45,8 +46,8 @@ pub(super) struct CudaQueue {
 }
 
 impl CudaQueue {
-    pub(super) fn new(shared: Arc<Shared>, resources: StreamResources) -> Self {
-        Self { shared, resources: Some(resources), borrowed: Vec::new(), marks: Vec::new() }
+    pub(super) fn new(shared: Arc<Shared>, memory: Arc<MemoryLimit>, resources: StreamResources) -> Self {
+        Self { shared, memory, resources: Some(resources), borrowed: Vec::new(), marks: Vec::new() }
     }
 
     fn driver(&self) -> &'static Driver {
@@ -84,7 +85,7 @@ impl CudaQueue {
 impl Queue for CudaQueue {
     fn alloc(&mut self, len: u64) -> DeviceResult<Memory> {
         let stream = self.resources()?.stream.clone();
-        alloc(&self.shared, &stream, len)
+        alloc(&self.shared, &self.memory, &stream, len)
     }
 
     fn zero(&mut self, memory: &Memory, range: Range<u64>) -> DeviceResult {

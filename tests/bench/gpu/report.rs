@@ -95,7 +95,7 @@ pub(crate) fn steps(folder: &Path) -> Vec<Step> {
             50,
             "counters.txt",
             named("ncu"),
-            &["--csv", "--launch-count", "40", "--metrics", &counters, &gpu, "smoke", "32"],
+            &["--csv", "--clock-control", "none", "--launch-count", "40", "--metrics", &counters, &gpu, "smoke", "32"],
             false,
         ),
     ];
