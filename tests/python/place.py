@@ -9,8 +9,10 @@ import re
 import shlex
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -96,6 +98,28 @@ class Place:
             (self.home / wheel.name).symlink_to(wheel)
         self.bin(fzmfs=program(), **{"mount.fzmfs": program()})
         self.bin(sudo='exec "$@"', pip='exec python3 -m pip "$@"')
+
+    def exports(self) -> None:
+        """A log, tables, a database and an archive, compressed."""
+        import pyarrow
+        import pyarrow.parquet
+
+        plain, packed = self.folder / "exports", self.home / "exports"
+        (plain / "src").mkdir(parents=True)
+        packed.mkdir()
+        (plain / "app.log").write_text("INFO a\nERROR b\nINFO c\n")
+        for year in (2025, 2026):
+            pyarrow.parquet.write_table(pyarrow.table({"year": [year] * 5}), plain / f"{year}.parquet")
+        with sqlite3.connect(plain / "run.db") as base:
+            base.execute("create table t as select 1")
+        base.close()
+        (plain / "src/main.c").write_text("int main(void) { return 0; }\n")
+        with tarfile.open(plain / "code.tar", "w") as archive:
+            archive.add(plain / "src", "src")
+        for path in filter(Path.is_file, plain.iterdir()):
+            (packed / f"{path.name}.zst").write_bytes(Zstd(level=1).encode(path.read_bytes()))
+        # The module of Python as the program.
+        self.bin(duckdb="exec python3 -c 'import sys, duckdb; print(duckdb.sql(sys.argv[2]))' \"$@\"")
 
     def bin(self, **programs: str) -> None:
         """Puts programs, or lines of a shell, where they are found first."""

@@ -120,7 +120,7 @@ def test_a_line_of_the_shell_works(piece: Piece, place: Place) -> None:
         for line in text.splitlines():
             place.serve(line)
         return
-    for name in re.findall(r"(?:^|[|&] )(zstd|curl|aws|man|unshare|getfattr|jq|rclone)\b", text, re.MULTILINE):
+    for name in re.findall(r"(?:^|[|&] )(zstd|curl|aws|man|unshare|getfattr|jq|rclone|sqlite3)\b", text, re.MULTILINE):
         if shutil.which(name) is None:
             pytest.skip(f"{name} is not installed")
     if text.startswith("scripts/"):
@@ -128,6 +128,8 @@ def test_a_line_of_the_shell_works(piece: Piece, place: Place) -> None:
         place.bin(cargo=":")
         place.run(text, ROOT, CARGO_TARGET_DIR=str(place.folder))
     else:
+        if " exports/" in text:
+            place.exports()
         page = place.folder / "man/man1/fzmfs.1"
         page.parent.mkdir(parents=True)
         page.write_text(place.run("fzmfs man"))
