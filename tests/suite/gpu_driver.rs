@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 use fzm_writer::{Dtype, Form, Pipeline, Source, field};
-use fzmfs::gpu::{DeviceError, Download};
+use fzmfs::gpu::{DeviceError, Download, Memory};
 use tempfile::TempDir;
 
 use crate::gpu::driver::{self, device, driver, is_real};
@@ -337,6 +337,44 @@ fn memory_is_charged_and_accesses_outside_it_are_refused() {
     drop(memory);
     assert_eq!(queue.alloc(9_984).unwrap().len(), 9_984);
     assert!(queue.alloc(0).unwrap().is_empty() && queue.alloc(u64::MAX).is_err());
+}
+
+/// Downloads memory that adjoins on the GPU; with the test driver, in a process in which all of it does.
+#[test]
+fn no_copy_crosses_from_one_buffer_to_the_next() {
+    if is_real() {
+        return adjacent_buffers_are_downloaded();
+    }
+    if driver().is_none() {
+        return;
+    }
+    let own = std::env::current_exe().unwrap();
+    let args = ["--exact", "gpu_driver::adjacent_buffers_are_downloaded", "--ignored", "--nocapture"];
+    let output = Command::new(own).env("FAKE_CUDA", "adjacent=1").args(args).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}{}", log(&output));
+}
+
+#[test]
+#[ignore = "run by the test above"]
+fn adjacent_buffers_are_downloaded() {
+    let Some(device) = device(None) else { return };
+    let mut queue = device.queue().unwrap();
+    let buffers: Vec<Memory> = (0..100_u8)
+        .map(|n| {
+            let memory = queue.alloc(512).unwrap();
+            queue.upload(&memory, 0, &[n; 512]).unwrap();
+            memory
+        })
+        .collect();
+    let neighbours = buffers.iter().zip(&buffers[1..]);
+    let at = |memory: &Memory| device.address(memory).unwrap().0;
+    assert!(is_real() || neighbours.filter(|(one, next)| at(one) + 512 == at(next)).count() > 10);
+    let mut got = vec![[0xFF; 512]; 100];
+    let mut parts: Vec<_> =
+        buffers.iter().zip(&mut got).map(|(memory, dst)| Download { memory, at: 0, dst }).collect();
+    queue.download(&mut parts).unwrap();
+    assert!(got.iter().zip(0..).all(|(bytes, n)| *bytes == [n; 512]));
 }
 
 #[test]

@@ -150,7 +150,8 @@ impl Queue for CudaQueue {
         let mut from = Vec::with_capacity(parts.len());
         for Download { memory, at, dst } in &*parts {
             let len = dst.len();
-            from.push(Extent { at: self.pointer(memory, &(*at..at.saturating_add(to_u64(len))))?, len });
+            let start = self.pointer(memory, &(*at..at.saturating_add(to_u64(len))))?;
+            from.push(Extent { of: start.saturating_sub(*at), at: start, len });
         }
         if from.iter().all(|extent| extent.len == 0) {
             return self.finish();

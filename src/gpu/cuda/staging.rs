@@ -62,9 +62,11 @@ impl Drop for Buffer {
     }
 }
 
-/// A range of device memory.
+/// A range of an allocation of device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
+    /// The address of the allocation.
+    pub(super) of: CUdeviceptr,
     pub(super) at: CUdeviceptr,
     pub(super) len: usize,
 }
@@ -119,7 +121,7 @@ impl Ring {
         let start = |turn: usize| -> DriverResult {
             let (Some(copies), buffer) = (copies.get(turn), &self.buffers[turn % DOWN]) else { return Ok(()) };
             let mut place = 0;
-            for Extent { at, len } in copies {
+            for Extent { at, len, .. } in copies {
                 // SAFETY: the copies of a buffer have at most `SIZE` bytes together.
                 let to = unsafe { buffer.memory.as_ptr().add(place) };
                 // SAFETY: the CPU is done with the buffer; the device memory is valid by this function's contract.
@@ -171,7 +173,8 @@ impl Ring {
     }
 }
 
-/// The copies into each buffer, in order: extents that are adjacent in device memory are copied together.
+/// The copies into each buffer, in order: extents that are adjacent in an allocation are copied together. The driver
+/// refuses a copy that crosses into another allocation, even if that begins where this one ends.
 fn into_buffers(from: &[Extent]) -> Vec<Vec<Extent>> {
     let (mut buffers, mut free) = (Vec::<Vec<Extent>>::new(), 0);
     for extent in from {
@@ -184,12 +187,12 @@ fn into_buffers(from: &[Extent]) -> Vec<Vec<Extent>> {
             let n = rest.len.min(free);
             if let Some(own) = buffers.last_mut() {
                 match own.last_mut() {
-                    Some(last) if last.at + to_u64(last.len) == rest.at => last.len += n,
-                    _ => own.push(Extent { at: rest.at, len: n }),
+                    Some(last) if last.of == rest.of && last.at + to_u64(last.len) == rest.at => last.len += n,
+                    _ => own.push(Extent { len: n, ..rest }),
                 }
             }
             free -= n;
-            rest = Extent { at: rest.at + to_u64(n), len: rest.len - n };
+            rest = Extent { at: rest.at + to_u64(n), len: rest.len - n, ..rest };
         }
     }
     buffers
@@ -201,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_lies_together_is_copied_together_up_to_a_buffer() {
-        let extent = |at, len| Extent { at, len };
+        let extent = |at, len| Extent { of: 7, at, len };
         assert!(into_buffers(&[extent(7, 0)]).is_empty());
         let pieces = [extent(100, 10), extent(110, 20), extent(200, 5), extent(205, SIZE)];
         let end = SIZE - 35;
@@ -209,5 +212,7 @@ mod tests {
             into_buffers(&pieces),
             [vec![extent(100, 30), extent(200, 5 + end)], vec![extent(205 + to_u64(end), 35)]]
         );
+        let other = Extent { of: 110, ..extent(110, 20) };
+        assert_eq!(into_buffers(&[extent(100, 10), other]), [vec![extent(100, 10), other]]);
     }
 }

@@ -7,7 +7,8 @@
 //
 // FAKE_CUDA=WORD,... makes it fail: devices=N, version=N, memory=BYTES, capability=N, pools=0, init=CODE, cubins=0,
 // which takes no machine code, as a driver older than its format, and fail=FUNCTION@N: the N-th call of a function
-// fails with error 700, an illegal address, as do all calls after it.
+// fails with error 700, an illegal address, as do all calls after it. With adjacent=1 allocations adjoin, as those of a
+// real pool may, and have no guard bytes.
 
 #include <algorithm>
 #include <atomic>
@@ -27,6 +28,7 @@
 #include <mutex>
 #include <sstream>
 #include <string>
+#include <sys/mman.h>
 #include <vector>
 
 typedef unsigned long long Pointer;
@@ -64,6 +66,8 @@ static bool poisoned;
 static std::map<std::string, long> calls;
 // What was allocated, and how long it is. Before and behind it lies an edge that nobody may write to.
 static const size_t EDGE = 512;
+// Address space for allocations that adjoin; none is used twice.
+static const size_t ARENA = (size_t)1 << 40;
 static std::map<Pointer, size_t> allocated;
 static size_t used;
 
@@ -94,11 +98,18 @@ static Result give(Pointer *pointer, size_t n) {
         return INVALID;
     if (n > (size_t)number("memory", "8000000000") - std::min(used, (size_t)number("memory", "8000000000")))
         return NO_MEMORY;
-    char *memory = (char *)aligned_alloc(EDGE, EDGE + (n + EDGE - 1) / EDGE * EDGE + EDGE);
-    memset(memory, 0xC3, EDGE);
-    memset(memory + EDGE, 0xA5, n);
-    memset(memory + EDGE + n, 0xC3, EDGE);
-    *pointer = (Pointer)(memory + EDGE);
+    const size_t whole = (n + EDGE - 1) / EDGE * EDGE;
+    if (number("adjacent", "0")) {
+        static char *next = (char *)mmap(nullptr, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        *pointer = (Pointer)next;
+        next += whole;
+    } else {
+        char *memory = (char *)aligned_alloc(EDGE, EDGE + whole + EDGE);
+        memset(memory, 0xC3, EDGE);
+        memset(memory + EDGE + n, 0xC3, EDGE);
+        *pointer = (Pointer)(memory + EDGE);
+    }
+    memset((void *)*pointer, 0xA5, n);
     allocated[*pointer] = n;
     used += n;
     return OK;
@@ -111,6 +122,8 @@ static Result take(Pointer pointer) {
     size_t n = found->second;
     used -= n;
     allocated.erase(found);
+    if (number("adjacent", "0"))
+        return OK;
     char *memory = (char *)pointer - EDGE;
     for (size_t i = 0; i < EDGE; i++) {
         if ((unsigned char)memory[i] != 0xC3 || (unsigned char)memory[EDGE + n + i] != 0xC3) {
