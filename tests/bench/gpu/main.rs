@@ -55,7 +55,8 @@ const CHAINS: &[Chain] = &[
     chain("lorenzo_quant:code=u8,radius=100,eb=1e-2", Dtype::F32, 1, 4, Some(1.0)),
     chain("bitshuffle:w=4,rze", Dtype::U32, 1, 4, None),
     chain("bitshuffle:w=4", Dtype::U32, 1, 4, None),
-    chain("quantizer:eb=1e-3,bitshuffle:w=2,rze", Dtype::F32, 1, 4, None),
+    // A batch of more has more outliers than one upload takes.
+    chain("quantizer:eb=1e-3,bitshuffle:w=2,rze", Dtype::F32, 1, 32, None),
     chain("difference:chunk=16384,bitshuffle:w=4,rze", Dtype::I32, 1, 4, None),
     chain("lorenzo_quant:eb=1e-2,radius=128,zigzag=1,bitpack:bits=8", Dtype::F32, 1, 4, None),
     chain("lorenzo_quant:eb=1e-2,rle", Dtype::F32, 1, 4, Some(4.0)),
