@@ -145,9 +145,9 @@ def resident() -> int:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_ten_thousand_opens_leave_nothing() -> None:
+def test_thousands_of_opens_leave_nothing() -> None:
     def use() -> None:
-        for _ in range(2000):
+        for _ in range(400):
             archive = fzmfs.open(B2ND, threads=1, cache=1 << 20)
             archive["data"][0, 0]
             try:
@@ -161,7 +161,7 @@ def test_ten_thousand_opens_leave_nothing() -> None:
     for _ in range(4):
         use()
     assert len(os.listdir("/proc/self/fd")) <= files
-    assert resident() - before < 8 << 20
+    assert resident() - before < 1600 << 10
 
 
 def grown(path: Path) -> tuple[int, int]:

@@ -208,15 +208,15 @@ fn a_tree_of_a_quarter_of_a_billion_files_is_not_held_in_memory() {
 fn a_listing_of_thousands_of_tensors_with_sizes_takes_little_memory() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("many.zt");
-    fs::write(&file, crate::ztensor_files::checkpoint(20_000)).unwrap();
+    fs::write(&file, crate::ztensor_files::checkpoint(5_000)).unwrap();
     let few = dir.path().join("few.zt");
     fs::write(&few, crate::ztensor_files::checkpoint(2)).unwrap();
     let list = |file: &Path| args!["ls", "-lR", "-o", "cache=16M", file];
-    assert_eq!(fzmfs(list(&file)).ok().text().lines().count(), 8 + 10 * 20_000);
+    assert_eq!(fzmfs(list(&file)).ok().text().lines().count(), 8 + 10 * 5_000);
     let (Some(all), Some(base)) = (peak([list(&file)]), peak([list(&few)])) else { return };
     // About 1.8 KiB for a tensor: its manifest, the names and sizes of ten entries, its place in the consolidated metadata.
     let took = all.saturating_sub(base);
-    assert!(took < 20_000 * 2_500, "{took} bytes");
+    assert!(took < 5_000 * 2_500, "{took} bytes");
 }
 
 #[test]
@@ -338,10 +338,24 @@ fn verified<P: AsRef<OsStr>>(options: &[&str], paths: impl IntoIterator<Item = P
     serde_json::from_slice(&ran.out).unwrap_or_else(|e| panic!("{e}: {ran:?}"))
 }
 
+/// Copies a tree, without the files that take as long as all others together and have tests of their own.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (name, path) = (entry.file_name(), entry.path());
+        if path.is_dir() {
+            copy(&path, &to.join(name));
+        } else if name != "huge_tables.b2z" && name != "small_special_chunks.b2frame" {
+            fs::copy(path, to.join(name)).unwrap();
+        }
+    }
+}
+
 #[test]
 fn verify_of_a_directory_says_what_it_says_of_each_file_in_order() {
-    let all = data("").parent().unwrap().to_path_buf();
-    let some = all.join("blosc2");
+    let dir = tempfile::tempdir().unwrap();
+    copy(data("").parent().unwrap(), dir.path());
+    let (all, some) = (dir.path().to_path_buf(), dir.path().join("blosc2"));
     let rows =
         [(&all, &[][..], 500), (&some, &["--threads", "1"], 50), (&some, &["--cache", "64K", "--threads", "5"], 50)];
     for (dir, options, least) in rows {
