@@ -6,12 +6,12 @@ import random
 from pathlib import Path
 
 import pytest
-from conftest import DATA, manifest, sha256
+from conftest import CASES, DATA, manifest, sha256
 
 import fzmfs
 
-# Of each of the five formats.
-MUTATIONS = 2000
+# Of each of the five formats, in rounds of a hundred.
+MUTATIONS = max(100, 2000 * CASES // 256)
 
 
 def test_every_fzm_file_has_the_bytes_of_its_manifest() -> None:

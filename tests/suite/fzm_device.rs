@@ -21,6 +21,7 @@ use crate::blobs::{decode_row, decoded_blobs, row_len};
 use crate::fzm_inverses::inverses;
 use crate::fzm_properties::{self, difference};
 use crate::gpu::{Host, driver};
+use crate::support::hostile;
 use crate::support::opened::{data, open};
 
 /// The inverse of the first stage of `run` with a few bytes of segment `index` changed; `None` if opening it fails.
@@ -469,12 +470,6 @@ fn threads_share_data_kept_on_a_device() {
             }
         });
     }
-}
-
-/// As many changed streams as `HOSTILE` asks for where `usual` ones are usual.
-fn hostile(usual: usize) -> usize {
-    let factor: f64 = std::env::var("HOSTILE").ok().and_then(|n| n.parse().ok()).unwrap_or(1.0);
-    (usual as f64 * factor).max(1.0) as usize
 }
 
 #[test]
