@@ -3,6 +3,7 @@
 check_zarr.py make DIR          writes Blosc2 arrays and, beside each, NAME.npy
 check_zarr.py compare POINT...  compares every array of each mount in every reader; POINT=FILE: with the array in FILE
 check_zarr.py broken POINT      checks that every reader raises an error where the array `data` is broken
+check_zarr.py windows POINT LO:HI,...  prints, of each reader and window of `data`, the bytes or `error`
 
 Run by the Python of scripts/oracle zarr.
 """
@@ -75,13 +76,13 @@ def itemsize(data_type):
 
 
 def openers(root, path, rank, data_type="float32"):
-    """How each reader that knows the type opens an array, as something to be indexed, and reads all of it."""
+    """How each reader that knows the type opens an array and reads all of it, or a window."""
     place = os.path.join(root, path)
 
     def python(pipeline):
-        def read():
+        def read(window=...):
             with zarr.config.set({"codec_pipeline.path": PIPELINES[pipeline]}):
-                return np.asarray(zarr.open_group(root, mode="r")[path][...])
+                return np.asarray(zarr.open_group(root, mode="r")[path][window])
         return read
 
     def store():
@@ -90,9 +91,9 @@ def openers(root, path, rank, data_type="float32"):
 
     readers = {name: python(name) for name in PIPELINES}
     if isinstance(data_type, str):
-        readers["tensorstore"] = lambda: store().read().result()
+        readers["tensorstore"] = lambda window=...: store()[window].read().result()
     if rank > 0:
-        readers["dask"] = lambda: dask.array.from_zarr(place).compute(scheduler="threads")
+        readers["dask"] = lambda window=...: dask.array.from_zarr(place)[window].compute(scheduler="threads")
     return readers
 
 
@@ -192,6 +193,17 @@ def broken(point):
         print("xarray", fails(lambda: data["data"].values, "xarray"))
 
 
+def windows(point, *texts):
+    for reader, read in openers(os.path.join(point, "data.zarr"), "data", 3).items():
+        for text in texts:
+            window = tuple(slice(*map(int, ends.split(":"))) for ends in text.split(","))
+            try:
+                print(reader, read(window).tobytes().hex())
+            except Exception:
+                print(reader, "error")
+
+
 if __name__ == "__main__":
     warnings.simplefilter("error", RuntimeWarning)
-    {"make": lambda words: make(*words), "compare": compare, "broken": lambda words: broken(*words)}[sys.argv[1]](sys.argv[2:])
+    commands = {"make": make, "compare": lambda *points: compare(points), "broken": broken, "windows": windows}
+    commands[sys.argv[1]](*sys.argv[2:])

@@ -2,17 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::Arc;
-
-use zarrs::array::Array;
-use zarrs::array_subset::ArraySubset;
-use zarrs::filesystem::FilesystemStore;
 
 use crate::support::mounts::{Mounted, can_mount, fzmfs, has, run, with_kernel_caches};
 use crate::support::oracle::oracle;
 
 /// Sides of an array of several chunks.
 const SIDES: [u64; 3] = [3, 1000, 1024];
+/// The readers of tests/support/check_zarr.py, in its order.
+const READERS: [&str; 4] = ["zarr-python", "zarrs", "tensorstore", "dask"];
 
 fn python() -> Option<PathBuf> {
     can_mount().then(|| oracle("zarr")).flatten()
@@ -99,33 +96,9 @@ fn a_flipped_byte_is_an_error_in_every_reader() {
     assert!(!first.is_empty() && !whole.is_empty());
 }
 
-/// The bytes of `subset`, or of the whole array without one, as the crate zarrs reads them from the mount.
-fn by_zarrs(mount: &Mounted, subset: Option<ArraySubset>) -> Result<Vec<u8>, String> {
-    let store = FilesystemStore::new(mount.path("data.zarr")).map_err(|e| e.to_string())?;
-    let array = Array::open(Arc::new(store), "/data").map_err(|e| e.to_string())?;
-    let subset = subset.unwrap_or_else(|| array.subset_all());
-    let elements = array.retrieve_array_subset(&subset).map_err(|e| e.to_string())?;
-    Ok(elements.into_fixed().map_err(|e| e.to_string())?.into_owned())
-}
-
 #[test]
-fn the_crate_zarrs_reads_what_data_raw_has() {
-    if !can_mount() {
-        return;
-    }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/blosc2");
-    for name in ["n01_1d_i4", "n05_5d_f4", "n06_0d", "n07_zero_first", "n11_complex", "n16_16dim", "n19_special"] {
-        let mount = Mounted::of(&folder.join(name).with_extension("b2nd"));
-        let plain = std::fs::read(mount.path("data.raw")).unwrap();
-        assert!(by_zarrs(&mount, None).unwrap() == plain, "{name}");
-    }
-}
-
-#[test]
-fn the_crate_zarrs_reads_windows_and_fails_where_the_container_is_broken() {
-    if !can_mount() {
-        return;
-    }
+fn every_reader_reads_windows_and_fails_where_the_container_is_broken() {
+    let Some(python) = python() else { return };
     let elements: Vec<u8> = (0..SIDES.iter().product::<u64>() as u32).flat_map(u32::to_le_bytes).collect();
     let mut compressor = zstd::bulk::Compressor::new(1).unwrap();
     compressor.include_checksum(true).unwrap();
@@ -141,22 +114,29 @@ fn the_crate_zarrs_reads_windows_and_fails_where_the_container_is_broken() {
         assert!(run(&mut command).status.success());
         mount
     };
-    let window = |slice: u64| ArraySubset::new_with_ranges(&[slice..slice + 1, 100..103, 1000..1024]);
-    {
-        let mount = mount(&frames);
-        assert!(by_zarrs(&mount, None).unwrap() == elements);
+    // What each reader says of the windows.
+    let said = |mount: &Mounted, windows: &[&str]| {
+        let words = ["windows".to_owned(), text(&mount.point)];
+        succeed(&python, words.into_iter().chain(windows.iter().map(|&window| window.to_owned())))
+    };
+    let window = |slice: u64| {
         let row = |i: u64| {
-            let first = ((2 * SIDES[1] + i) * SIDES[2] + 1000) as usize * 4;
+            let first = ((slice * SIDES[1] + i) * SIDES[2] + 1000) as usize * 4;
             &elements[first..first + 24 * 4]
         };
-        assert!(by_zarrs(&mount, Some(window(2))).unwrap() == [row(100), row(101), row(102)].concat());
+        [row(100), row(101), row(102)].concat().iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
+    };
+    {
+        let mount = mount(&frames);
+        let want: String = READERS.iter().map(|reader| format!("{reader} {}\n", window(2))).collect();
+        assert_eq!(said(&mount, &["2:3,100:103,1000:1024"]), want);
     }
     // In the second slice.
     let middle = frames[6].len() / 2;
     frames[6][middle] ^= 0xFF;
     let mount = mount(&frames);
-    by_zarrs(&mount, None).unwrap_err();
-    by_zarrs(&mount, Some(window(0))).unwrap();
+    let want: String = READERS.iter().map(|reader| format!("{reader} error\n{reader} {}\n", window(0))).collect();
+    assert_eq!(said(&mount, &["0:3,0:1000,0:1024", "0:1,100:103,1000:1024"]), want);
 }
 
 #[test]
