@@ -93,6 +93,7 @@ fn an_error_has_parts_for_programs() {
     assert!(matches!(error.kind(), ErrorKind::Unsupported(_)) && offset.is_some() && !error.what().is_empty());
 }
 
+#[cfg(feature = "alone")]
 #[test]
 fn without_its_feature_a_gpu_that_is_asked_for_is_an_error() {
     let error = Archive::open(data("fzm/dag_fanout.fzm"), &Options::new().device(Device::Cuda(0))).unwrap_err();
