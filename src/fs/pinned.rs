@@ -91,8 +91,8 @@ impl Pinned {
         // The empty mask lets FUSE answer without its daemon, for every user.
         let stat = rustix::fs::statx(&self.0, "", AtFlags::EMPTY_PATH, StatxFlags::empty());
         match stat {
-            Ok(stat) if stat.stx_mask & StatxFlags::MNT_ID.bits() != 0 => Ok(stat.stx_mnt_id),
-            // Before Linux 5.8.
+            Ok(stat) if stat.stx_mask & StatxFlags::MNT_ID.bits() != 0 && stat.stx_mnt_id != 0 => Ok(stat.stx_mnt_id),
+            // Before Linux 5.8, and in the user mode of qemu, which sets the flag and leaves the id out.
             _ => {
                 let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", self.0.as_raw_fd()))?;
                 let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:"));
