@@ -49,7 +49,7 @@ NOT_RUN = {
         "cargo doc --open",
         "cargo doc --document-private-items",
     ],
-    "needs a GPU, and PyTorch or CuPy for it; tests/python/test_cuda.py has a driver that emulates one": [
+    "needs a GPU, and PyTorch or CuPy for it: tests/python/test_cuda_peers.py; test_cuda.py has a driver that emulates one": [
         'torch.from_dlpack(fzmfs.open("run.fzm")["data"].cuda())',
         'cupy.asarray(fzmfs.open("run.fzm")["data"].cuda()[100:200])',
         "array.cuda()[10:20]",
