@@ -21,8 +21,8 @@ use crate::blobs::{decode_row, decoded_blobs, row_len};
 use crate::fzm_inverses::inverses;
 use crate::fzm_properties::{self, difference};
 use crate::gpu::{Host, driver};
-use crate::support::hostile;
 use crate::support::opened::{data, open};
+use crate::support::{cases, hostile};
 
 /// The inverse of the first stage of `run` with a few bytes of segment `index` changed; `None` if opening it fails.
 fn changed(run: &Run, index: usize, random: &mut Random) -> Option<Arc<dyn ByteStream>> {
@@ -60,12 +60,12 @@ fn is_loose(name: &str) -> bool {
     relative && driver::is_real()
 }
 
-/// Compares windows of `stream` from the device with those from the CPU.
+/// Compares `stream` and random windows of it from the device with those from the CPU.
 fn windows_agree(what: &str, stream: &Arc<dyn ByteStream>, device: &dyn Device, random: &mut Random) {
     for fusing in [Fusing::Yes, Fusing::No] {
         let plan = Plan::of(stream, Order::Bytes, fusing).unwrap_or_else(|| panic!("{what}: no plan"));
         let len = stream.len() as usize;
-        for n in 0..4 {
+        for n in 0..=cases(4) {
             let start = if n == 0 { 0 } else { random.below(len + 1) };
             let size = if n == 0 { len } else { random.below(len - start + 1) };
             let mut want = vec![0x11; size];
@@ -85,7 +85,7 @@ fn windows_agree(what: &str, stream: &Arc<dyn ByteStream>, device: &dyn Device, 
         for (i, own) in (0..).zip(want.chunks_mut(piece as usize)) {
             stream.read_brick(i, own).unwrap();
         }
-        for n in 0..4 {
+        for n in 0..=cases(4) {
             let first = if n == 0 { 0 } else { random.below(count as usize) };
             let last = if n == 0 { count as usize } else { first + 1 + random.below(count as usize - first) };
             let mut got = vec![0x77; (last - first) * piece as usize];
