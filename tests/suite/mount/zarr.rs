@@ -8,7 +8,7 @@ use crate::support::oracle::oracle;
 
 /// Sides of an array of several chunks.
 const SIDES: [u64; 3] = [3, 1000, 1024];
-/// The readers of tests/support/check_zarr.py, in its order.
+/// The readers of `tests/support/check_zarr.py`, in its order.
 const READERS: [&str; 4] = ["zarr-python", "zarrs", "tensorstore", "dask"];
 
 fn python() -> Option<PathBuf> {
@@ -128,15 +128,15 @@ fn every_reader_reads_windows_and_fails_where_the_container_is_broken() {
     };
     {
         let mount = mount(&frames);
-        let want: String = READERS.iter().map(|reader| format!("{reader} {}\n", window(2))).collect();
-        assert_eq!(said(&mount, &["2:3,100:103,1000:1024"]), want);
+        let want = READERS.map(|reader| format!("{reader} {}\n", window(2)));
+        assert_eq!(said(&mount, &["2:3,100:103,1000:1024"]), want.concat());
     }
     // In the second slice.
     let middle = frames[6].len() / 2;
     frames[6][middle] ^= 0xFF;
     let mount = mount(&frames);
-    let want: String = READERS.iter().map(|reader| format!("{reader} error\n{reader} {}\n", window(0))).collect();
-    assert_eq!(said(&mount, &["0:3,0:1000,0:1024", "0:1,100:103,1000:1024"]), want);
+    let want = READERS.map(|reader| format!("{reader} error\n{reader} {}\n", window(0)));
+    assert_eq!(said(&mount, &["0:3,0:1000,0:1024", "0:1,100:103,1000:1024"]), want.concat());
 }
 
 #[test]
