@@ -40,7 +40,7 @@ pub(super) mod tests {
     /// The coded form of `chunk`, implemented from section 5.9.
     pub(in super::super) fn encode(chunk: &[u8]) -> Vec<u8> {
         fn bitmap(marks: &[bool]) -> Vec<u8> {
-            marks.chunks(8).map(|c| c.iter().enumerate().map(|(i, &b)| u8::from(b) << i).sum()).collect()
+            marks.chunks(8).map(|c| c.iter().enumerate().map(|(i, &b)| u8::from(b) << i).sum::<u8>()).collect()
         }
         fn changes(bytes: &[u8]) -> (Vec<u8>, Vec<u8>) {
             let marks: Vec<bool> =
