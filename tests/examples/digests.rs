@@ -4,7 +4,11 @@
 //! says. A few hold, or claim to hold, gigabytes or millions of files: of a file from [`HUGE`] bytes on the first [`FIRST`] are
 //! read, of a container no more than [`ENTRIES`] files and, but for the last of them, [`MOST`] bytes.
 //! Without arguments: an FZM file of the test data.
-#![allow(clippy::print_stdout, reason = "an example prints what it reads")]
+#![allow(
+    clippy::print_stdout,
+    clippy::expect_used,
+    reason = "an example prints what it reads; a String takes all of it"
+)]
 
 use std::fmt::Write as _;
 
