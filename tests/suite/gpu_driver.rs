@@ -371,8 +371,7 @@ fn adjacent_buffers_are_downloaded() {
     let at = |memory: &Memory| device.address(memory).unwrap().0;
     assert!(is_real() || neighbours.filter(|(one, next)| at(one) + 512 == at(next)).count() > 10);
     let mut got = vec![[0xFF; 512]; 100];
-    let mut parts: Vec<_> =
-        buffers.iter().zip(&mut got).map(|(memory, dst)| Download { memory, at: 0, dst }).collect();
+    let mut parts: Vec<_> = buffers.iter().zip(&mut got).map(|(memory, dst)| Download { memory, at: 0, dst }).collect();
     queue.download(&mut parts).unwrap();
     assert!(got.iter().zip(0..).all(|(bytes, n)| *bytes == [n; 512]));
 }

@@ -123,17 +123,28 @@ impl fmt::Debug for Cuda {
 }
 
 impl Shared {
-    /// That of GPU `ordinal`: of those who have it open, or a new one.
+    /// That of GPU `ordinal`: of those who have it open in this process, or a new one. A process that was forked
+    /// meanwhile has none: the driver does not work there.
     fn of(driver: &'static Driver, ordinal: u32) -> DeviceResult<Arc<Self>> {
-        static OPEN: Mutex<Vec<(u32, Weak<Shared>)>> = Mutex::new(Vec::new());
-        let mut open = lock(&OPEN);
-        if let Some(shared) = open.iter().find(|(of, _)| *of == ordinal).and_then(|(_, shared)| shared.upgrade()) {
+        // By process and GPU.
+        static OPEN: Mutex<Vec<((u32, u32), Weak<Shared>)>> = Mutex::new(Vec::new());
+        let own = (std::process::id(), ordinal);
+        let find = |open: &[((u32, u32), Weak<Self>)]| {
+            open.iter().filter(|(of, _)| *of == own).find_map(|(_, shared)| shared.upgrade())
+        };
+        let found = find(&lock(&OPEN));
+        if let Some(shared) = found {
             return Ok(shared);
         }
-        let shared = Arc::new(Self::new(driver, ordinal)?);
-        open.retain(|(of, _)| *of != ordinal);
-        open.push((ordinal, Arc::downgrade(&shared)));
-        Ok(shared)
+        // Not under the lock, which a fork may leave locked.
+        let made = Arc::new(Self::new(driver, ordinal)?);
+        let mut open = lock(&OPEN);
+        if let Some(shared) = find(&open) {
+            return Ok(shared);
+        }
+        open.retain(|(_, shared)| shared.strong_count() > 0);
+        open.push((own, Arc::downgrade(&made)));
+        Ok(made)
     }
 
     fn new(driver: &'static Driver, ordinal: u32) -> DeviceResult<Self> {
