@@ -62,7 +62,9 @@ impl Loops {
             count -= 1;
         }
         descriptors("/dev/null", DESCRIPTORS)?;
-        let own_descriptors = descriptors(DEVICE, count - 1 + DESCRIPTORS).is_ok();
+        let device = || File::options().read(true).write(true).open(DEVICE);
+        let own_descriptors = descriptors(DEVICE, count - 1 + DESCRIPTORS).is_ok()
+            && device().is_ok_and(|device| sys::clones_sessions(&device));
         Ok(Self { count, own_descriptors })
     }
 

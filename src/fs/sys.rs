@@ -39,6 +39,16 @@ pub(super) fn this_program() -> Command {
     command
 }
 
+/// Whether the kernel gives a session of FUSE more descriptors. qemu's user mode does not know how.
+pub(super) fn clones_sessions(device: &File) -> bool {
+    // `FUSE_DEV_IOC_CLONE` of linux/fuse.h.
+    const CLONE: libc::Ioctl = 0x8004_E500_u32 as libc::Ioctl;
+    let own = device.as_raw_fd();
+    // SAFETY: it reads one integer. A descriptor without a session is refused, by who knows the request.
+    let cloned = check(unsafe { libc::ioctl(own, CLONE, &raw const own) });
+    !cloned.is_err_and(|why| matches!(why.raw_os_error(), Some(libc::ENOSYS | libc::ENOTTY)))
+}
+
 /// Starts a new session, without a controlling terminal.
 pub(super) fn setsid() -> io::Result<()> {
     // SAFETY: no preconditions.

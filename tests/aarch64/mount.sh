@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A mount by a program for aarch64 under qemu: mount.sh PROGRAM CONTAINER. What qemu cannot do is SKIPPED, with what the
-# program says: qemu 7.2 has no FUSE_DEV_IOC_CLONE, with which each event loop gets a descriptor of its own. Runs in the namespaces
-# of scripts/arm64-debian, with which a mount that is left ends.
+# program says; it has no FUSE_DEV_IOC_CLONE, so that the event loops share a descriptor. Runs in the namespaces of
+# scripts/arm64-debian, with which a mount that is left ends.
 set -uo pipefail
 program=$1 container=$2 point=$(mktemp -d) passed=0 failed=0
 

@@ -171,6 +171,16 @@ fn tables_that_claim_far_more_than_they_are_cost_nothing_before_they_are_read() 
 }
 
 #[test]
+fn a_table_whose_rows_would_be_counted_for_ever_is_verified_up_to_a_limit() {
+    let account = Account::new(64 << 20, 0);
+    let options = Options { account: account.clone(), ..Options::default() };
+    let opened = Opened::of(&Input::open(&stores().join("huge_tables.b2z")).unwrap(), None, &options).unwrap();
+    let error = opened.verify().unwrap_err();
+    assert!(matches!(error.kind(), Kind::TooLarge { .. }), "{error}");
+    assert!(account.memory().peak() < 64 << 20, "{}", account.memory().peak());
+}
+
+#[test]
 fn lists_and_structures_that_claim_far_more_than_they_are_are_left_out_or_refused() {
     let opened = open("lying_tables.b2z");
     let reader = FileReader::try_new(Cursor::new(opened.read("deep-list/table.arrow").unwrap()), None).unwrap();
