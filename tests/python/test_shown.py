@@ -115,8 +115,7 @@ def test_the_service_mounts_with_the_settings_that_are_shown(settings: str, plac
         fzmfs umount "$MOUNTPOINT"
         wait $!
         {start} & {mounted}
-        kill -9 $!
-        wait $! 2>/dev/null || true
+        {{ kill -9 $!; wait $!; }} 2>/dev/null || true
         SERVICE_RESULT=signal
         {stop}
         ! mountpoint -q "$MOUNTPOINT"

@@ -122,16 +122,16 @@ impl fmt::Debug for Cuda {
     }
 }
 
+/// A process and the number of a GPU, and what is shared there.
+type OpenGpu = ((u32, u32), Weak<Shared>);
+
 impl Shared {
     /// That of GPU `ordinal`: of those who have it open in this process, or a new one. A process that was forked
     /// meanwhile has none: the driver does not work there.
     fn of(driver: &'static Driver, ordinal: u32) -> DeviceResult<Arc<Self>> {
-        // By process and GPU.
-        static OPEN: Mutex<Vec<((u32, u32), Weak<Shared>)>> = Mutex::new(Vec::new());
+        static OPEN: Mutex<Vec<OpenGpu>> = Mutex::new(Vec::new());
         let own = (std::process::id(), ordinal);
-        let find = |open: &[((u32, u32), Weak<Self>)]| {
-            open.iter().filter(|(of, _)| *of == own).find_map(|(_, shared)| shared.upgrade())
-        };
+        let find = |open: &[OpenGpu]| open.iter().filter(|(of, _)| *of == own).find_map(|(_, shared)| shared.upgrade());
         let found = find(&lock(&OPEN));
         if let Some(shared) = found {
             return Ok(shared);
