@@ -61,7 +61,7 @@ fn contents(file: &str, text: &mut String) -> Result<(), Error> {
     match archive.verify_while(within) {
         Ok(None) => writeln!(text, "  not verified further").expect("a String takes it"),
         Ok(Some(report)) => {
-            writeln!(text, "  verified {} bytes in {} checks", report.bytes, report.checks).expect("a String takes it")
+            writeln!(text, "  verified {} bytes in {} checks", report.bytes, report.checks).expect("a String takes it");
         }
         Err(error) => said(text, &error),
     }
@@ -73,7 +73,7 @@ fn described(entry: &Entry, read: &mut u64) -> Result<String, Error> {
         EntryKind::File if *read < MOST => bytes(&entry.open()?, read),
         EntryKind::File => format!("{:?}", entry.size()),
         EntryKind::Link => format!("-> {:?}", entry.target()),
-        _ => "/".to_owned(),
+        EntryKind::Directory => "/".to_owned(),
     })
 }
 
