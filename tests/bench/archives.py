@@ -32,7 +32,7 @@ ROUNDS = int(os.environ.get("FZMFS_BENCH_ROUNDS", "3"))
 MEMBERS = int(os.environ.get("FZMFS_BENCH_MEMBERS", "1000000"))
 OPTIONS = os.environ.get("FZMFS_BENCH_OPTIONS", "")
 # Random reads in long frames gain by what is kept; a walk over members does not.
-CACHES = {"frames": "cache=16M", "tar": "cache=2M", "million": "cache=2M", "sqlite": "cache=16M"}
+CACHES = {"frames": "cache=8M", "tar": "cache=2M", "million": "cache=2M", "sqlite": "cache=16M"}
 READS = 200
 QUERIES = 1000
 POINT, INDEX = FOLDER / "mount", FOLDER / "index"
