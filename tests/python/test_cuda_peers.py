@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import DATA
+from test_cuda import FILES
 
 import fzmfs
 
-FILES = ["lq1d_f32_abs.fzm", "lq1d_f64_u16_noa.fzm", "lor3d_i8_rle.fzm", "lor2d_wide.fzm", "diff_i32nb_bs4_rze.fzm"]
 PARTS: list[Any] = [..., 0, -1, slice(1, 7), slice(2, None, 3), (..., slice(None, None, 2)), (None, 1, ...)]
 
 pytestmark = pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="there is no real GPU: /dev/nvidiactl")

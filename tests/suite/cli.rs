@@ -10,6 +10,8 @@ use std::process::{Command, Stdio};
 
 use sha2::{Digest, Sha256};
 
+use crate::support::SLOW;
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_fzmfs");
 
 fn data(name: &str) -> PathBuf {
@@ -338,14 +340,14 @@ fn verified<P: AsRef<OsStr>>(options: &[&str], paths: impl IntoIterator<Item = P
     serde_json::from_slice(&ran.out).unwrap_or_else(|e| panic!("{e}: {ran:?}"))
 }
 
-/// Copies a tree, without the files that take as long as all others together and have tests of their own.
+/// Copies a tree, without its slow files.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
         let (name, path) = (entry.file_name(), entry.path());
         if path.is_dir() {
             copy(&path, &to.join(name));
-        } else if name != "huge_tables.b2z" && name != "small_special_chunks.b2frame" {
+        } else if !SLOW.iter().any(|slow| name == *slow) {
             fs::copy(path, to.join(name)).unwrap();
         }
     }

@@ -18,6 +18,8 @@
 mod counting;
 #[path = "../support/everything.rs"]
 mod everything;
+#[path = "../support/hostile_factor.rs"]
+mod hostile_factor;
 #[path = "../support/reseal.rs"]
 mod reseal;
 
@@ -96,7 +98,7 @@ impl Harness {
         Self {
             format,
             dicts,
-            factor: std::env::var("HOSTILE").ok().and_then(|v| v.parse().ok()).unwrap_or(1.0),
+            factor: hostile_factor::hostile_factor(),
             start: Instant::now(),
             cases: 0,
             seen: Seen::default(),

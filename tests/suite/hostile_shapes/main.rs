@@ -14,6 +14,8 @@ mod blosc2;
 mod fzm;
 mod fzm_blocks;
 mod fzm_file;
+#[path = "../../support/hostile_factor.rs"]
+mod hostile_factor;
 #[path = "../../support/reseal.rs"]
 #[allow(dead_code, reason = "only the hashes of ZXC are needed here")]
 mod reseal;
@@ -49,8 +51,7 @@ const ENTRIES: usize = 10_000;
 
 /// Directories that are visited: `HOSTILE`, or one, times as many as any shape has.
 fn directories() -> usize {
-    let factor: f64 = std::env::var("HOSTILE").ok().and_then(|n| n.parse().ok()).unwrap_or(1.0);
-    (1e6 * factor) as usize
+    (1e6 * hostile_factor::hostile_factor()) as usize
 }
 
 /// A file, the resources that it may take, and the expected result.

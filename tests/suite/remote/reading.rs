@@ -10,6 +10,7 @@ use fzmfs::source::{Part, RemoteOptions, Source};
 use fzmfs::{Archive, Options, Verify};
 
 use super::{copy, everything_verified, noise, open, relocated};
+use crate::support::SLOW;
 use crate::support::mounts::{PATIENCE, wait_until};
 use crate::support::opened::data;
 use crate::support::server::{Fault, Object, Request, Server};
@@ -54,8 +55,7 @@ fn every_file_of_the_corpus_reads_as_from_the_disk() {
         if name == "lying_tables.b2z" {
             continue;
         }
-        // These take as long as all others together.
-        if name == "huge_tables.b2z" || name == "small_special_chunks.b2frame" {
+        if SLOW.contains(&name) {
             continue;
         }
         server.put(name, Object::new(std::fs::read(&path).unwrap()));
