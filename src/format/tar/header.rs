@@ -1,11 +1,14 @@
-//! The header block of a member.
+//! The header block of a member, whose fields crate tar reads.
 //!
-//! Numbers are octal text, or binary if the first bit is set (GNU). The sum of all bytes covers the header; old programs
-//! summed signed bytes.
+//! The sum of all bytes covers the header; old programs summed signed bytes.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-use crate::bytes::{Cursor, FileOffset};
+use std::mem::offset_of;
+
+use tar::OldHeader;
+
+use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Result};
 
 /// Bytes of a block: a header, or the unit of content.
@@ -13,25 +16,16 @@ pub(super) const BLOCK: u64 = 512;
 /// The same in memory.
 pub(super) const BLOCK_LEN: usize = 512;
 /// Where the sum is, and its length.
-const SUM: (usize, usize) = (148, 8);
-
-/// The dialect of a header, by its magic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Dialect {
-    /// Unix V7: no magic, no prefix of the name.
-    V7,
-    /// POSIX, also with pax records.
-    Ustar,
-    /// GNU: fields for sparse files instead of the prefix.
-    Gnu,
-}
+const SUM: (usize, usize) = (offset_of!(OldHeader, cksum), 8);
+/// Magic and version of POSIX, and where they are.
+const USTAR: &[u8; 8] = b"ustar\x0000";
+const MAGIC: std::ops::Range<usize> = 257..265;
 
 /// A header.
 #[derive(Debug)]
 pub(super) struct Header {
     /// Where it is in the archive.
     pub(super) at: FileOffset,
-    pub(super) dialect: Dialect,
     pub(super) kind: u8,
     /// With its prefix.
     pub(super) name: Vec<u8>,
@@ -43,8 +37,7 @@ pub(super) struct Header {
     pub(super) mode: Option<u16>,
     /// Seconds since 1970; `None` if they are unreadable.
     pub(super) mtime: Option<i64>,
-    /// The bytes after the owner, which depend on the dialect.
-    pub(super) rest: [u8; 167],
+    pub(super) fields: tar::Header,
 }
 
 impl Header {
@@ -52,41 +45,37 @@ impl Header {
     ///
     /// # Errors
     /// Fails if the sum is wrong, or the size unreadable.
-    pub(super) fn parse(block: &[u8], at: FileOffset) -> Result<Self> {
-        let mut cur = Cursor::new(block, at);
-        let name: [u8; 100] = cur.array("name")?;
-        let mode: [u8; 8] = cur.array("mode")?;
-        cur.take(16, "owner")?;
-        let size_at = cur.at();
-        let size: [u8; 12] = cur.array("size")?;
-        let mtime: [u8; 12] = cur.array("mtime")?;
-        let sum_at = cur.at();
-        let stored: [u8; 8] = cur.array("chksum")?;
-        let kind = cur.u8("typeflag")?;
-        let link: [u8; 100] = cur.array("linkname")?;
-        let magic: [u8; 8] = cur.array("magic")?;
-        cur.take(80, "owner")?;
-        let rest: [u8; 167] = cur.array("prefix")?;
-        let sums = sums(block);
-        if number(&stored).is_none_or(|stored| !sums.contains(&stored)) {
-            return Err(Error::corrupt("wrong sum of the header", "chksum").at(sum_at));
+    pub(super) fn parse(block: &[u8; BLOCK_LEN], at: FileOffset) -> Result<Self> {
+        let mut fields = tar::Header::from_byte_slice(block).clone();
+        let field = |offset: usize| at.plus(to_u64(offset));
+        if fields.cksum().map_or(true, |sum| !sums(block).contains(&sum.into())) {
+            return Err(Error::corrupt("wrong sum of the header", "chksum").at(field(SUM.0)));
         }
-        let size = number(&size).and_then(|size| u64::try_from(size).ok());
-        let size = size.ok_or_else(|| Error::corrupt("not a number", "size").at(size_at))?;
-        let dialect = match &magic {
-            b"ustar  \0" => Dialect::Gnu,
-            [b'u', b's', b't', b'a', b'r', ..] => Dialect::Ustar,
-            _ => Dialect::V7,
-        };
-        let prefix = if dialect == Dialect::Ustar { text(rest.get(..155).unwrap_or_default()) } else { &[] };
-        let name = if prefix.is_empty() { text(&name).to_vec() } else { [prefix, text(&name)].join(&b'/') };
-        let mode = number(&mode).map(|mode| u16::try_from(mode & 0o777).unwrap_or(0));
-        Ok(Self { at, dialect, kind, name, link: text(&link).to_vec(), size, mode, mtime: number(&mtime), rest })
+        // Not all writers of POSIX write its version, and without it no prefix is read.
+        if let Some(magic) = fields.as_mut_bytes().get_mut(MAGIC).filter(|magic| magic.starts_with(b"ustar"))
+            && *magic != *b"ustar  \0"
+        {
+            magic.copy_from_slice(USTAR);
+        }
+        let old = fields.as_old();
+        let size = number(&old.size, || fields.entry_size());
+        let size = size.ok_or_else(|| Error::corrupt("not a number", "size").at(field(offset_of!(OldHeader, size))))?;
+        Ok(Self {
+            at,
+            kind: fields.entry_type().as_byte(),
+            name: fields.path_bytes().into_owned(),
+            link: text(&old.linkname).to_vec(),
+            size,
+            mode: number(&old.mode, || fields.mode()).and_then(|mode| u16::try_from(mode & 0o777).ok()),
+            // Those before 1970 are negative.
+            mtime: number(&old.mtime, || fields.mtime()).map(u64::cast_signed),
+            fields,
+        })
     }
 }
 
 /// Whether `block` is a header by its sum.
-pub(super) fn is_header(block: &[u8]) -> bool {
+pub(super) fn is_header(block: &[u8; BLOCK_LEN]) -> bool {
     Header::parse(block, FileOffset(0)).is_ok()
 }
 
@@ -105,25 +94,23 @@ pub(super) fn text(field: &[u8]) -> &[u8] {
     field.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// The number in a field: octal, between spaces and NULs; or binary, in two's complement without its first bit. 0 if it
-/// is empty.
-pub(super) fn number(field: &[u8]) -> Option<i64> {
-    if let Some((&first, rest)) = field.split_first().filter(|(first, _)| **first & 0x80 != 0) {
-        let is_negative = first & 0x40 != 0;
-        let high = i64::from(if is_negative { first.cast_signed() } else { (first & 0x3F).cast_signed() });
-        return rest.iter().try_fold(high, |sum, &byte| sum.checked_mul(256)?.checked_add(byte.into()));
-    }
-    let digits = field.trim_ascii_start().split(|byte| matches!(byte, 0 | b' ')).next()?;
-    digits.iter().try_fold(0_i64, |sum, &digit| {
-        let digit = digit.checked_sub(b'0').filter(|&digit| digit < 8)?;
-        sum.checked_mul(8)?.checked_add(digit.into())
-    })
+/// The number that `read` finds in `field`; 0 if that is blank, as old programs leave it.
+fn number<N: From<u8>>(field: &[u8], read: impl FnOnce() -> std::io::Result<N>) -> Option<N> {
+    if text(field).trim_ascii().is_empty() { Some(0.into()) } else { read().ok() }
 }
 
 #[cfg(test)]
 #[allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
+
+    /// A header with `bytes` at an offset, and its sum.
+    fn header(at: usize, bytes: &[u8]) -> [u8; BLOCK_LEN] {
+        let mut header = tar::Header::new_old();
+        header.as_mut_bytes()[at..at + bytes.len()].copy_from_slice(bytes);
+        header.set_cksum();
+        *header.as_bytes()
+    }
 
     #[test]
     fn numbers_are_octal_or_binary() {
@@ -132,16 +119,37 @@ mod tests {
             (b"  644 \0\0", Some(0o644)),
             (b"644", Some(0o644)),
             (b"\0\0\0\0\0\0\0\0", Some(0)),
-            (b"        ", Some(0)),
+            (b"            ", Some(0)),
             (b"8", None),
             (b"-1", None),
-            (b"7777777777777777777777777", None),
             (b"\x80\0\0\0\0\0\0\0\0\0\x01\x02", Some(258)),
             (b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xfe", Some(-2)),
-            (b"\x80\0\0\0\x80\0\0\0\0\0\0\0", None),
         ] {
-            assert_eq!(number(field), want, "{field:?}");
+            let (mtime, size) = (offset_of!(OldHeader, mtime), offset_of!(OldHeader, size));
+            let field = &[field, &[0; 12]].concat()[..12];
+            assert_eq!(Header::parse(&header(mtime, field), FileOffset(0)).unwrap().mtime, want, "{field:?}");
+            let found = Header::parse(&header(size, field), FileOffset(1024)).map(|header| header.size.cast_signed());
+            assert_eq!(found.as_ref().ok(), want.as_ref(), "{field:?}");
+            if let Err(e) = found {
+                assert_eq!((e.what(), e.offset()), ("size", Some(FileOffset(1024 + 124))));
+            }
         }
+    }
+
+    #[test]
+    fn a_prefix_needs_no_version() {
+        let name = |magic: &[u8]| {
+            let mut block = header(0, b"name");
+            block[345..351].copy_from_slice(b"prefix");
+            block[MAGIC].copy_from_slice(magic);
+            let mut fields = tar::Header::from_byte_slice(&block).clone();
+            fields.set_cksum();
+            Header::parse(fields.as_bytes(), FileOffset(0)).unwrap().name
+        };
+        assert_eq!(name(USTAR), b"prefix/name");
+        assert_eq!(name(b"ustar\0\0\0"), b"prefix/name");
+        assert_eq!(name(b"ustar  \0"), b"name");
+        assert_eq!(name(&[0; 8]), b"name");
     }
 
     #[test]

@@ -8,8 +8,10 @@
 
 use std::sync::Arc;
 
-use crate::bytes::FileOffset;
-use crate::error::{Error, Result};
+use tar::GnuExtSparseHeader;
+
+use crate::bytes::{FileOffset, to_u64};
+use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 use crate::source::Source;
 use crate::wanted;
@@ -151,7 +153,7 @@ impl Members {
             map: None,
         };
         if header.kind == b'S' {
-            let (map, len, after) = self.gnu_map(&header.rest, data)?;
+            let (map, len, after) = self.gnu_map(&header.fields, data)?;
             data = after;
             member = Member { data, len, map: Some(map), ..member };
         }
@@ -175,23 +177,25 @@ impl Members {
 
     /// The map of a sparse file of the old GNU format, in its header and the blocks from `at` on; the size of the file,
     /// and the end of those blocks.
-    fn gnu_map(&mut self, rest: &[u8], mut at: FileOffset) -> Result<(Map, u64, FileOffset)> {
-        let field = |range| rest.get(range).unwrap_or_default();
-        let len = Map::number(field(138..150)).map_err(|e| e.at(at))?;
+    fn gnu_map(&mut self, header: &tar::Header, mut at: FileOffset) -> Result<(Map, u64, FileOffset)> {
+        let broken = |why| Error::corrupt(why, "sparse header").at(at);
+        let gnu = header.as_gnu().ok_or_else(|| broken("not of GNU"))?;
+        let len = gnu.real_size().map_err(|_| broken("no real size"))?;
         let mut map = Map::default();
-        map.add_fields(field(41..137), at)?;
-        let mut goes_on = field(137..138) != [0];
+        map.add_extents(&gnu.sparse, at)?;
+        let mut goes_on = gnu.isextended != [0];
         while goes_on {
-            let block = self.block(at)?;
-            map.add_fields(block.get(..504).unwrap_or_default(), at)?;
-            goes_on = block.get(504) != Some(&0);
+            let mut more = GnuExtSparseHeader::new();
+            more.as_mut_bytes().copy_from_slice(self.block(at)?);
+            map.add_extents(more.sparse(), at)?;
+            goes_on = more.isextended != [0];
             at = at.plus(BLOCK);
         }
         Ok((map, Limits::check(len, LARGEST, "real size")?, at))
     }
 
     /// The block at `at`.
-    fn block(&mut self, at: FileOffset) -> Result<&[u8]> {
+    fn block(&mut self, at: FileOffset) -> Result<&[u8; BLOCK_LEN]> {
         let inside = |me: &Self| {
             let start = at.0.checked_sub(me.window_at.0)?;
             let start = usize::try_from(start).ok()?;
@@ -204,8 +208,10 @@ impl Members {
             self.window = self.source.get(at, left.clamp(BLOCK, WINDOW), "header")?;
             self.window_at = at;
         }
-        let range = inside(self).unwrap_or(0..0);
-        Ok(self.window.get(range).unwrap_or_default())
+        let block = inside(self).and_then(|range| self.window.get(range)?.first_chunk());
+        block.ok_or_else(|| {
+            Error::new(Kind::Truncated { need: BLOCK, have: to_u64(self.window.len()) }, "header").at(at)
+        })
     }
 
     /// The content of a member that is read whole.

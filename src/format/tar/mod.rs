@@ -38,13 +38,13 @@ use crate::error::{Error, Kind, Result};
 use crate::once::Once;
 use crate::platform::OsStrExt;
 use crate::recent::Recent;
-use crate::source::Source;
+use crate::source::{SmallReads, Source};
 use crate::wanted::is_given_up;
 
 use super::nested::{self, Bytes, Inner};
 use super::{Check, Container, Content, Directory, Entry, File, FileExtent, Format, Info, Input, Options};
 use dir::MemberDir;
-use header::{BLOCK, Dialect, Header};
+use header::{BLOCK_LEN, Header};
 use index::{Index, ROOT};
 use members::{Member, Members};
 use node::{Node, NodeKind};
@@ -66,7 +66,7 @@ fn detect(input: &Input) -> bool {
     }
     // Archives of V7 have no magic, and empty ones no header.
     let is_named = input.path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("tar"));
-    let block = input.head.first_chunk::<{ header::BLOCK_LEN }>();
+    let block = input.head.first_chunk::<BLOCK_LEN>();
     is_named && block.is_some_and(|block| is_zero(block) || header::is_header(block))
 }
 
@@ -76,7 +76,7 @@ fn is_zero(block: &[u8]) -> bool {
 
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
-    let block = source.get(FileOffset(0), BLOCK, "header")?;
+    let block = SmallReads::new(&source).array::<BLOCK_LEN>(FileOffset(0), "header")?;
     let version = if is_zero(&block) { "empty" } else { version(&Header::parse(&block, FileOffset(0))?) };
     let (content, options) = (input.content.clone(), options.clone());
     let (index, walk, open) = (Once::new(), Mutex::default(), Recent::new(OPEN));
@@ -85,11 +85,11 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
 
 /// The dialect of the archive.
 fn version(header: &Header) -> &'static str {
-    match (header.kind, header.dialect) {
-        (b'x' | b'g' | b'X', _) => "pax",
-        (_, Dialect::Ustar) => "ustar",
-        (_, Dialect::Gnu) => "gnu",
-        (_, Dialect::V7) => "v7",
+    match header.kind {
+        b'x' | b'g' | b'X' => "pax",
+        _ if header.fields.as_gnu().is_some() => "gnu",
+        _ if header.fields.as_ustar().is_some() => "ustar",
+        _ => "v7",
     }
 }
 

@@ -7,21 +7,21 @@
 
 use std::sync::Arc;
 
+use tar::GnuSparseHeader;
+
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Result};
 use crate::format::Content;
 use crate::limits::Limits;
 use crate::source::Source;
 
-use super::header::{BLOCK, BLOCK_LEN, number};
+use super::header::{BLOCK, BLOCK_LEN};
 use super::records::decimal;
 
 /// Maximum number of extents of a file.
 const EXTENTS: u64 = 1 << 18;
 /// Name of the map in errors.
 const MAP: &str = "sparse map";
-/// Bytes of an offset or a length in a header.
-const FIELD: usize = 12;
 
 /// Offsets in the file and lengths of the bytes that are in the archive, one after the other.
 #[derive(Debug, Default)]
@@ -37,32 +37,20 @@ impl Map {
         Self { numbers: Vec::new(), in_content: true }
     }
 
-    /// The number in a field of a header.
-    ///
-    /// # Errors
-    /// Fails if there is none.
-    pub(super) fn number(field: &[u8]) -> Result<u64> {
-        number(field).and_then(|n| u64::try_from(n).ok()).ok_or_else(|| Error::corrupt("not a number", MAP))
-    }
-
     fn push(&mut self, n: u64, at: FileOffset) -> Result<()> {
         Limits::check(to_u64(self.numbers.len()), EXTENTS.saturating_mul(2), MAP).map_err(|e| e.at(at))?;
         self.numbers.push(n);
         Ok(())
     }
 
-    /// Adds the pairs of fields in a block at `at`; an empty one is the last.
+    /// Adds the extents of a block at `at`; an empty one is the last.
     ///
     /// # Errors
     /// Fails if one is not a number, or there are too many.
-    pub(super) fn add_fields(&mut self, fields: &[u8], at: FileOffset) -> Result<()> {
-        for pair in fields.chunks_exact(FIELD.saturating_mul(2)) {
-            let (offset, len) = pair.split_at_checked(FIELD).unwrap_or((pair, &[]));
-            if len.first().is_none_or(|&byte| byte == 0) {
-                return Ok(());
-            }
-            for field in [offset, len] {
-                self.push(Self::number(field).map_err(|e| e.at(at))?, at)?;
+    pub(super) fn add_extents(&mut self, extents: &[GnuSparseHeader], at: FileOffset) -> Result<()> {
+        for extent in extents.iter().take_while(|extent| !extent.is_empty()) {
+            for number in [extent.offset(), extent.length()] {
+                self.push(number.map_err(|_| Error::corrupt("not a number", MAP).at(at))?, at)?;
             }
         }
         Ok(())
@@ -71,7 +59,7 @@ impl Map {
     /// Adds a number of a record.
     ///
     /// # Errors
-    /// As [`Map::add_fields`].
+    /// As [`Map::add_extents`].
     pub(super) fn add_number(&mut self, text: &[u8], at: FileOffset) -> Result<()> {
         self.push(decimal(text).ok_or_else(|| Error::corrupt("not a number", MAP).at(at))?, at)
     }
@@ -79,7 +67,7 @@ impl Map {
     /// Adds numbers between commas.
     ///
     /// # Errors
-    /// As [`Map::add_fields`].
+    /// As [`Map::add_extents`].
     pub(super) fn add_list(&mut self, list: &[u8], at: FileOffset) -> Result<()> {
         list.split(|&byte| byte == b',').try_for_each(|text| self.add_number(text, at))
     }
