@@ -6,7 +6,8 @@
 //!
 //! Limits: memory and disk as configured; disk at most half of the space that was free at the first charge. All lists
 //! with an entry for each part of a container together ([`Account::charge_list`], [`Records`]) may exceed the memory
-//! by 16 MiB, so that a small `cache=` does not refuse an ordinary container.
+//! by 16 MiB, so that a small `cache=` does not refuse an ordinary container; and windows of decoders together
+//! ([`Account::charge_window`]) by 4 MiB.
 
 mod chunks;
 pub mod decode_budget;
@@ -41,6 +42,8 @@ pub use users::{Holding, Share, Users};
 
 /// Bytes of lists that are allowed when the memory budget is exhausted.
 const LISTS: u64 = 16 << 20;
+/// Bytes of windows that are allowed likewise: of a file with the content instead, the kernel maps at least as many.
+const WINDOWS: u64 = 4 << 20;
 /// Lists of at most this many bytes are not charged: each takes no more than its owner.
 const SMALL_LIST: u64 = 1 << 10;
 
@@ -52,6 +55,8 @@ struct Inner {
     memory: Budget,
     /// For lists that do not fit in `memory`.
     lists: Budget,
+    /// For windows that do not.
+    windows: Budget,
     /// Configured limit on disk space, in bytes; the free space is not considered yet.
     spill: u64,
     /// The limit after the free space was considered; set at the first use.
@@ -99,6 +104,7 @@ impl Account {
         Self(Arc::new(Inner {
             memory: Budget::new(memory),
             lists: Budget::new(LISTS),
+            windows: Budget::new(WINDOWS),
             spill,
             disk: OnceLock::new(),
             decoded: decode_budget::Peak::default(),
@@ -137,6 +143,15 @@ impl Account {
     pub fn charge_list(&self, n: u64, what: &'static str) -> Result<Charge> {
         let n = if n > SMALL_LIST { n } else { 0 };
         self.charge(n, what).or_else(|e| self.0.lists.charge(n, what).map_err(|_| e))
+    }
+
+    /// Charges `n` bytes of a decoder's window: to the memory budget, or if that is exhausted, to the allowance that all
+    /// windows share.
+    ///
+    /// # Errors
+    /// [`Kind::NoRoom`] if both are exhausted.
+    pub fn charge_window(&self, n: u64, what: &'static str) -> Result<Charge> {
+        self.charge(n, what).or_else(|e| self.0.windows.charge(n, what).map_err(|_| e))
     }
 
     /// An account without memory whose allowance for lists the charge has taken.
@@ -291,6 +306,17 @@ mod tests {
         let lists = [true, false].map(|is_random| account.list_buffer_of(&[7; 2000], is_random, "list").unwrap());
         assert_eq!(lists.each_ref().map(Buffer::is_spilled), [false, true]);
         assert_eq!((account.0.lists.used(), account.disk().used()), (2000, 2000));
+    }
+
+    #[test]
+    fn all_windows_share_another() {
+        let account = Account::new(2 << 20, 0);
+        let windows = [2 << 20, 3 << 20, 1 << 20].map(|n| account.charge_window(n, "window").unwrap());
+        assert_eq!((account.memory().used(), account.0.windows.used()), (2 << 20, WINDOWS));
+        let refused = account.charge_window(1, "window").unwrap_err();
+        assert!(matches!(refused.kind(), Kind::NoRoom { need: 1, memory: 0, .. }));
+        drop(windows);
+        assert_eq!((account.memory().used(), account.0.windows.used()), (0, 0));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! memory.
 //!
 //! Limits: the account's memory and disk budgets; in addition, at most `WAITING` pieces queued for the writer (their
-//! memory is not charged) and `SPARE` free buffers, or as many as [`Pieces::forget`] says.
+//! memory is not charged) and as many free buffers, or as [`Pieces::forget`] says. Fewer if the memory is small.
 //!
 //! Invariant: a piece is read from the file only after all of its bytes were written.
 #![forbid(unsafe_code)]
@@ -24,10 +24,10 @@ use crate::sync::{Condvar, Mutex, MutexGuard, thread};
 use super::Account;
 use super::spill::directory;
 
-/// Pieces queued for the writer before [`Pieces::put`] blocks.
-const WAITING: usize = 8;
-/// Free buffers kept for reuse.
-const SPARE: usize = WAITING;
+/// Maximum pieces queued for the writer before [`Pieces::put`] blocks, and maximum free buffers kept for reuse.
+const WAITING: u64 = 8;
+/// Bytes of the account's memory for each of them.
+const MEMORY: u64 = 2 << 20;
 
 /// A store of decoded pieces.
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl Pieces {
 
     /// Takes back a buffer that was not needed.
     pub fn recycle(&self, buffer: Vec<u8>) {
-        self.shared.lock().recycle(buffer);
+        self.shared.lock().recycle(buffer, self.shared.waiting());
     }
 
     /// Keeps `bytes` as piece `piece` of `owner`; returns them if they are not kept. Blocks while the writer's queue is
@@ -179,7 +179,7 @@ impl Pieces {
                 }
             }
         }
-        let excess = state.spare.len().min(spare.max(SPARE));
+        let excess = state.spare.len().min(spare.max(self.shared.waiting()));
         let excess = state.spare.split_off(excess);
         drop(state);
         drop((gone, excess));
@@ -242,6 +242,12 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many pieces may be queued, and how many buffers free.
+    fn waiting(&self) -> usize {
+        let waiting = (self.account.memory().total() / MEMORY).clamp(1, WAITING);
+        usize::try_from(waiting).unwrap_or(1)
+    }
+
     fn file(&self) -> Option<&File> {
         let make = || {
             let dir = directory();
@@ -268,7 +274,7 @@ impl Shared {
             return Some(bytes);
         }
         let mut state = self.lock();
-        while state.waiting.len() >= WAITING && state.writer && !state.closed {
+        while state.waiting.len() >= self.waiting() && state.writer && !state.closed {
             state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.pieces.contains_key(&key) || state.closed {
@@ -286,7 +292,7 @@ impl Shared {
             }
             state.writer = true;
         }
-        if state.waiting.len() >= WAITING {
+        if state.waiting.len() >= self.waiting() {
             // The last writer has ended; the one just started works on its queue first.
             return Some(bytes);
         }
@@ -327,7 +333,7 @@ impl Shared {
                 }
             }
             if let Some(bytes) = Arc::into_inner(bytes) {
-                state.recycle(bytes);
+                state.recycle(bytes, self.waiting());
             }
             self.moved.notify_all();
         }
@@ -354,8 +360,8 @@ impl Drop for Ended<'_> {
 }
 
 impl State {
-    fn recycle(&mut self, bytes: Vec<u8>) {
-        if self.spare.len() < SPARE {
+    fn recycle(&mut self, bytes: Vec<u8>, most: usize) {
+        if self.spare.len() < most {
             self.spare.push(bytes);
         }
     }

@@ -42,6 +42,13 @@ fn pieces_are_the_same_while_queued_and_once_written() {
     }
 }
 
+/// A store whose memory others have taken.
+fn on_disk() -> (Arc<Pieces>, Charge) {
+    let account = Account::new(16 << 20, 64 << 20);
+    let others = account.charge(16 << 20, "others").unwrap();
+    (Pieces::new(account), others)
+}
+
 /// Queues `count` pieces for a writer that does not run.
 fn enqueue(pieces: &Pieces, count: usize) {
     let mut state = pieces.shared.lock();
@@ -54,16 +61,27 @@ fn enqueue(pieces: &Pieces, count: usize) {
 }
 
 #[test]
+fn a_small_memory_has_a_short_queue() {
+    for (memory, waiting) in [(0, 1), (2 << 20, 1), (5 << 20, 2), (16 << 20, 8), (1 << 40, 8)] {
+        let pieces = Pieces::new(Account::new(memory, 0));
+        assert_eq!(pieces.shared.waiting(), waiting, "{memory}");
+        (0..10).for_each(|_| pieces.recycle(vec![0]));
+        assert_eq!(pieces.shared.lock().spare.len(), waiting);
+    }
+}
+
+#[test]
 fn a_writer_that_ended_is_replaced() {
-    let pieces = Pieces::new(Account::new(0, 64 << 20));
+    let (pieces, _others) = on_disk();
     // A full queue, and a writer that ended without emptying it.
-    enqueue(&pieces, WAITING);
+    let waiting = pieces.shared.waiting();
+    enqueue(&pieces, waiting);
     drop(Ended(&pieces.shared));
     let mut left = Some(vec![9; 10]);
     while let Some(bytes) = left {
         left = pieces.put(1, 100, bytes);
     }
-    for piece in (0..WAITING as u64).chain([100]) {
+    for piece in (0..waiting as u64).chain([100]) {
         let mut dst = [0; 10];
         assert!(pieces.has(1, piece, 10) && pieces.get(1, piece, &mut dst).unwrap(), "{piece}");
         assert_eq!(dst, [if piece == 100 { 9 } else { piece as u8 }; 10]);
@@ -73,7 +91,7 @@ fn a_writer_that_ended_is_replaced() {
 
 #[test]
 fn a_writer_that_panics_loses_only_the_piece_it_was_writing() {
-    let pieces = Pieces::new(Account::new(0, 64 << 20));
+    let (pieces, _others) = on_disk();
     let shared = Arc::clone(&pieces.shared);
     enqueue(&pieces, 2);
     let panics = move || {

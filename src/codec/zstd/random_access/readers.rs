@@ -17,8 +17,8 @@ pub(super) const DECODER: u64 = 1 << 20;
 const RECENT: usize = 4;
 
 impl Frames {
-    /// Creates a reader before the first block of `frame`: with its own window if the account has room; else one that
-    /// decodes in place; else one that exceeds the account when its turn comes.
+    /// Creates a reader before the first block of `frame`: with its own window if the account has room for it; else one
+    /// that decodes in place; else one that exceeds the account when its turn comes.
     ///
     /// # Errors
     /// Fails if the window is too large, or a decoder cannot be created.
@@ -35,12 +35,14 @@ impl Frames {
             };
             return Ok(Reader::stream(decoder, None));
         }
-        loop {
-            match account.charge(needed.saturating_add(DECODER), "window") {
-                Ok(charge) => return Ok(Reader::stream(stream(Some(charge))?, None)),
-                Err(_) if self.drop_idle(|reader| !reader.is_whole()) => {}
-                Err(_) => break,
-            }
+        let with_window = needed.saturating_add(DECODER);
+        let mut charge = account.charge_window(with_window, "window");
+        while charge.is_err() && self.drop_idle(|reader| !reader.is_whole()) {
+            // Reads that jump back are better served by all content than by one decoder after the other.
+            charge = account.charge(with_window, "window");
+        }
+        if let Ok(charge) = charge {
+            return Ok(Reader::stream(stream(Some(charge))?, None));
         }
         if frame.header.generation == Generation::Modern {
             loop {
