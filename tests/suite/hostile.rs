@@ -36,13 +36,11 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use counting::Counting;
-use everything::{Seen, open_list_read_everything};
+use everything::{Seen, open_list_read_everything, slow};
 use fzm_writer::Random;
 use fzmfs::format::{FORMATS, Format, Input};
 use fzmfs::source::Source;
 
-/// What one case may take of the processors, generously. Not time by the clock: the machine may be busy.
-const TIME: Duration = Duration::from_secs(10);
 /// A case that has not ended by then waits for something that never comes.
 const HANG: Duration = Duration::from_secs(120);
 /// Files over this size are mutated nowhere: a case has to be quick.
@@ -128,7 +126,9 @@ impl Harness {
         let fault = match &outcome {
             Err(_) => Some(PANIC.lock().unwrap_or_else(PoisonError::into_inner).clone()),
             Ok(seen) if peak as u64 > seen.may_take() + bytes.len() as u64 => Some(format!("took {} MiB", peak >> 20)),
-            Ok(_) if spent().saturating_sub(began) > TIME => Some(format!("took {:?}", spent().saturating_sub(began))),
+            Ok(_) if spent().saturating_sub(began) > slow() => {
+                Some(format!("took {:?}", spent().saturating_sub(began)))
+            }
             Ok(_) => None,
         };
         if let Some(fault) = fault {
@@ -270,7 +270,7 @@ fn watch() {
             let case = CASE.load(Ordering::Relaxed);
             if case != last.0 || !RUNS.load(Ordering::Relaxed) {
                 last = (case, now());
-            } else if last.1.0.elapsed() > HANG || spent().saturating_sub(last.1.1) > 2 * TIME {
+            } else if last.1.0.elapsed() > HANG || spent().saturating_sub(last.1.1) > 2 * slow() {
                 let name = NAME.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 eprintln!("hostile: case {case} does not end: {name}");
                 std::process::exit(101);
