@@ -17,6 +17,7 @@ const NEEDED: usize = 24 << 20;
 /// Fails if the limits are too small for any work.
 pub(super) fn join() -> Result<(), Failure> {
     platform::use_all_descriptors();
+    platform::keep_little_freed_memory();
     platform::fail_writes_over_the_limit();
     match platform::address_space().filter(|limit| *limit < ROOMY) {
         None => Ok(()),

@@ -94,7 +94,10 @@ pub fn huge_range(_: usize, _: usize, _: bool) -> Option<*mut c_void> {
 /// The heap reserves no address space for threads.
 pub fn share_the_heap() {}
 
-/// The heap keeps little.
+/// It keeps little.
+pub fn keep_little_freed_memory() {}
+
+/// Likewise.
 pub fn trim_heap() {}
 
 /// Whether a socket that was passed to this process listens: the system does not say.

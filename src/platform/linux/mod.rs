@@ -149,6 +149,17 @@ pub fn share_the_heap() {
     }
 }
 
+/// Has glibc return large memory to the system when it is freed. By default it keeps up to twice the largest that was
+/// ever freed, in each thread. No other thread may exist.
+pub fn keep_little_freed_memory() {
+    // SAFETY: passes two integers; no other thread is allocating.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 2 << 20);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 1 << 19);
+    }
+}
+
 /// Returns freed memory to the system, after a burst of it. glibc keeps freed memory per thread, so that the bursts of
 /// several threads would add up.
 pub fn trim_heap() {

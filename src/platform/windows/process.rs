@@ -132,7 +132,10 @@ pub fn fail_writes_over_the_limit() {}
 /// The heap reserves little.
 pub fn share_the_heap() {}
 
-/// The heap keeps little.
+/// It keeps little.
+pub fn keep_little_freed_memory() {}
+
+/// Likewise.
 pub fn trim_heap() {}
 
 /// Ends this process silently, after the reader of its output has gone.
