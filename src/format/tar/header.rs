@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
+use std::io;
 use std::mem::offset_of;
 
 use tar::OldHeader;
@@ -48,7 +49,8 @@ impl Header {
     pub(super) fn parse(block: &[u8; BLOCK_LEN], at: FileOffset) -> Result<Self> {
         let mut fields = tar::Header::from_byte_slice(block).clone();
         let field = |offset: usize| at.plus(to_u64(offset));
-        if fields.cksum().map_or(true, |sum| !sums(block).contains(&sum.into())) {
+        let sum = number(&fields.as_old().cksum, || fields.cksum().map(u64::from));
+        if sum.is_none_or(|sum| !sums(block).contains(&sum.cast_signed())) {
             return Err(Error::corrupt("wrong sum of the header", "chksum").at(field(SUM.0)));
         }
         // Not all writers of POSIX write its version, and without it no prefix is read.
@@ -66,7 +68,7 @@ impl Header {
             name: fields.path_bytes().into_owned(),
             link: text(&old.linkname).to_vec(),
             size,
-            mode: number(&old.mode, || fields.mode()).and_then(|mode| u16::try_from(mode & 0o777).ok()),
+            mode: number(&old.mode, || fields.mode().map(u64::from)).and_then(|mode| u16::try_from(mode & 0o777).ok()),
             // Those before 1970 are negative.
             mtime: number(&old.mtime, || fields.mtime()).map(u64::cast_signed),
             fields,
@@ -94,9 +96,19 @@ pub(super) fn text(field: &[u8]) -> &[u8] {
     field.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// The number that `read` finds in `field`; 0 if that is blank, as old programs leave it.
-fn number<N: From<u8>>(field: &[u8], read: impl FnOnce() -> std::io::Result<N>) -> Option<N> {
-    if text(field).trim_ascii().is_empty() { Some(0.into()) } else { read().ok() }
+/// The number in a field: octal, up to a space or NUL, 0 if it is blank; or binary, which `binary` reads. In a field of
+/// octal digits that one allows no space before others.
+pub(super) fn number(field: &[u8], binary: impl FnOnce() -> io::Result<u64>) -> Option<u64> {
+    if field.first().is_some_and(|first| first & 0x80 != 0) {
+        return binary().ok();
+    }
+    let digits = field.trim_ascii_start().split(|byte| matches!(byte, 0 | b' ')).next()?;
+    if digits.is_empty() {
+        return Some(0);
+    }
+    // Which `from_str_radix` takes for a sign.
+    let digits = str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
+    u64::from_str_radix(digits, 8).ok()
 }
 
 #[cfg(test)]
@@ -120,8 +132,10 @@ mod tests {
             (b"644", Some(0o644)),
             (b"\0\0\0\0\0\0\0\0", Some(0)),
             (b"            ", Some(0)),
+            (b"0000644 1750", Some(0o644)),
             (b"8", None),
             (b"-1", None),
+            (b"+1", None),
             (b"\x80\0\0\0\0\0\0\0\0\0\x01\x02", Some(258)),
             (b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xfe", Some(-2)),
         ] {

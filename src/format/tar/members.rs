@@ -16,7 +16,7 @@ use crate::limits::Limits;
 use crate::source::Source;
 use crate::wanted;
 
-use super::header::{BLOCK, BLOCK_LEN, Header, text};
+use super::header::{BLOCK, BLOCK_LEN, Header, number, text};
 use super::records::{decimal, records, time};
 use super::sparse::Map;
 
@@ -180,7 +180,7 @@ impl Members {
     fn gnu_map(&mut self, header: &tar::Header, mut at: FileOffset) -> Result<(Map, u64, FileOffset)> {
         let broken = |why| Error::corrupt(why, "sparse header").at(at);
         let gnu = header.as_gnu().ok_or_else(|| broken("not of GNU"))?;
-        let len = gnu.real_size().map_err(|_| broken("no real size"))?;
+        let len = number(&gnu.realsize, || gnu.real_size()).ok_or_else(|| broken("no real size"))?;
         let mut map = Map::default();
         map.add_extents(&gnu.sparse, at)?;
         let mut goes_on = gnu.isextended != [0];

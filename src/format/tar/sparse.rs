@@ -15,7 +15,7 @@ use crate::format::Content;
 use crate::limits::Limits;
 use crate::source::Source;
 
-use super::header::{BLOCK, BLOCK_LEN};
+use super::header::{BLOCK, BLOCK_LEN, number};
 use super::records::decimal;
 
 /// Maximum number of extents of a file.
@@ -49,8 +49,9 @@ impl Map {
     /// Fails if one is not a number, or there are too many.
     pub(super) fn add_extents(&mut self, extents: &[GnuSparseHeader], at: FileOffset) -> Result<()> {
         for extent in extents.iter().take_while(|extent| !extent.is_empty()) {
-            for number in [extent.offset(), extent.length()] {
-                self.push(number.map_err(|_| Error::corrupt("not a number", MAP).at(at))?, at)?;
+            let offset = number(&extent.offset, || extent.offset());
+            for n in [offset, number(&extent.numbytes, || extent.length())] {
+                self.push(n.ok_or_else(|| Error::corrupt("not a number", MAP).at(at))?, at)?;
             }
         }
         Ok(())
