@@ -96,8 +96,8 @@ pub(super) fn text(field: &[u8]) -> &[u8] {
     field.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// The number in a field: octal, up to a space or NUL, 0 if it is blank; or binary, which `binary` reads. In a field of
-/// octal digits that one allows no space before others.
+/// The number in a field: octal, 0 if it is blank; or binary, which `binary` reads. That reads octal digits, too, but not
+/// if anything follows the space after them.
 pub(super) fn number(field: &[u8], binary: impl FnOnce() -> io::Result<u64>) -> Option<u64> {
     if field.first().is_some_and(|first| first & 0x80 != 0) {
         return binary().ok();
