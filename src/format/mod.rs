@@ -4,8 +4,11 @@
 //! virtual files ([`Container::entries`]) and its integrity checks ([`Container::checks`]). It decodes only when a
 //! piece of a [`Blob`] is requested, reads only through [`Source`], and does not know about caches, inodes or mounts.
 //!
-//! Adding a format: one folder next to this file and one row in [`FORMATS`]; in addition good files in `tests/data`, a fuzz
-//! target, a rule in the hostile-input tests that updates its checksums, and a row in the README.
+//! Adding a format: one folder next to this file and one row in [`FORMATS`]. Its `open` parses the structure and decodes
+//! nothing; all bytes are read through [`Source`] and `Cursor`, and all sizes checked against `Limits` and charged to the
+//! account. In addition good files in `tests/data/<name>` and broken ones in its `bad`, a fuzz target in
+//! `tests/fuzz/targets`, a rule in `tests/support/reseal.rs` that recomputes its checksums after a mutation, and a quick
+//! start in the README.
 
 pub mod about;
 mod arrays;

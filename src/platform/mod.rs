@@ -18,6 +18,9 @@
 //! | temporary files | without a name | unlinked | deleted on close, opened by nobody else |
 //! | symbolic links in a directory | shown | shown | neither followed nor shown; `extract` copies |
 //! | huge pages | yes | no | no |
+//! | a change of a file is noticed | when it is written | the same | when its writer closes it |
+//! | names that the system refuses | none | none | `extract` writes `a:b` as `a%3Ab` |
+//! | GPUs | CUDA | no | no |
 
 #[cfg(target_os = "linux")]
 mod linux;

@@ -1,7 +1,7 @@
 //! The table that a benchmark prints: a row for each figure, with its limit or rival, their ratio, and the aim.
 //!
 //! With `FZMFS_BENCH_TABLE=FILE` each row is also appended to FILE, its fields separated by tabs: `scripts/bench
-//! readme` makes the table of the README from it.
+//! figures` makes the table of FIGURES.md from it.
 #![allow(dead_code, reason = "each benchmark uses a part of it")]
 
 use std::fs::File;

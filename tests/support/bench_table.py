@@ -1,6 +1,6 @@
-"""Writes the table of README.md from the rows that the benchmarks have printed.
+"""Writes the table of tests/bench/FIGURES.md from the rows that the benchmarks have printed.
 
-bench_table.py ROWS README   replaces what is between the two marks in README
+bench_table.py ROWS FILE   replaces what is between the two marks in FILE
 
 A line of the table sums up all rows whose name matches: the range of what was measured, of what it is compared with, and
 of the ratios.
@@ -31,7 +31,7 @@ LINES = [
     ("memory of the idle daemon", r"19 memory of the idle", ""),
     ("memory of the daemon, reading with `cache=16M`", r"19 peak memory", ""),
 ]
-MARKS = ("<!-- scripts/bench readme -->\n", "<!-- end -->\n")
+MARKS = ("<!-- scripts/bench figures -->\n", "<!-- end -->\n")
 
 
 def span(texts):
