@@ -12,6 +12,8 @@ use tempfile::TempDir;
 
 /// When a wait is a hang, and the test fails. No test passes or fails by how much sooner something happens.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// The same for a program that works, which may have a fraction of a processor.
+const WORK: Duration = Duration::from_secs(900);
 
 /// Whether mounts can be made here. Where not, says so in one line; with `FZMFS_REQUIRE_FUSE` set that is a failure.
 pub(crate) fn can_mount() -> bool {
@@ -54,7 +56,7 @@ pub(crate) fn wait_for_mount(log: &Path) {
 /// Calls `done` until it is true.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, done: impl FnMut() -> bool) {
-    assert!(in_time(done), "{what}: not after {PATIENCE:?}");
+    assert!(in_time(PATIENCE, done), "{what}: not after {PATIENCE:?}");
 }
 
 /// Calls `get` until it gives something.
@@ -83,8 +85,8 @@ pub(crate) fn with_kernel_caches<T>(mut look: impl FnMut() -> T) -> T {
 }
 
 /// Whether `done` becomes true, before waiting for it is a hang.
-fn in_time(mut done: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + PATIENCE;
+fn in_time(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + patience;
     while !done() {
         if Instant::now() > end {
             return false;
@@ -94,7 +96,7 @@ fn in_time(mut done: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// Runs to its end, or kills it after [`PATIENCE`] and fails.
+/// Runs to its end, or kills it after [`WORK`] and fails.
 #[track_caller]
 pub(crate) fn run(command: &mut Command) -> Output {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -102,7 +104,7 @@ pub(crate) fn run(command: &mut Command) -> Output {
     // Taken by threads, so that a full pipe does not stop the program.
     let out = drain(child.stdout.take());
     let err = drain(child.stderr.take());
-    let status = finish(&mut child).unwrap_or_else(|| panic!("{command:?}: not done after {PATIENCE:?}"));
+    let status = finish(&mut child).unwrap_or_else(|| panic!("{command:?}: not done after {WORK:?}"));
     Output { status, stdout: out.join().unwrap(), stderr: err.join().unwrap() }
 }
 
@@ -114,10 +116,10 @@ fn drain(stream: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<
     })
 }
 
-/// Waits for a child; kills it and gives `None` after [`PATIENCE`].
+/// Waits for a child; kills it and gives `None` after [`WORK`].
 pub(crate) fn finish(child: &mut Child) -> Option<ExitStatus> {
     let mut status = None;
-    if !in_time(|| {
+    if !in_time(WORK, || {
         status = child.try_wait().unwrap();
         status.is_some()
     }) {
