@@ -36,7 +36,6 @@ NOT_RUN = {
         "scripts/test    # format, lints, tests, documentation; scripts/test quick after a change, scripts/test full before a release",
         "scripts/package deb|rpm|wheel|tar",
         "scripts/bench",
-        "scripts/bench readme",
         "scripts/gpu pack",
         "scripts/fuzz FORMAT",
         "scripts/stress",
