@@ -77,12 +77,9 @@ fn serve_parts<S: Filesystem>(
     let (mut mount, root, device) = Mount::make(request, &point)?;
     drop(point);
     let (activity, is_far) = (parts.activity.clone(), parts.is_far);
-    let started = parts.start(request, device, loops).and_then(|ended| {
-        // Do not report the mount before it answers.
-        root.answers()?;
-        Ok(ended)
-    });
-    let ended = match started {
+    // It answers then. It is not asked: a process that is killed while it waits for its own answer never ends, nor does
+    // its mount.
+    let ended = match parts.start(request, device, loops) {
         Ok(ended) => ended,
         Err(e) => {
             mount.undo(root);

@@ -112,7 +112,7 @@ pub(super) fn number(field: &[u8], binary: impl FnOnce() -> io::Result<u64>) -> 
 }
 
 #[cfg(test)]
-#[allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
+#[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 

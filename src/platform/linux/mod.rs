@@ -152,11 +152,10 @@ pub fn share_the_heap() {
 /// Has glibc return large memory to the system when it is freed. By default it keeps up to twice the largest that was
 /// ever freed, in each thread. No other thread may exist.
 pub fn keep_little_freed_memory() {
-    // SAFETY: passes two integers; no other thread is allocating.
     #[cfg(target_env = "gnu")]
-    unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, 2 << 20);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, 1 << 19);
+    for (limit, bytes) in [(libc::M_MMAP_THRESHOLD, 2 << 20), (libc::M_TRIM_THRESHOLD, 1 << 19)] {
+        // SAFETY: passes two integers; no other thread is allocating.
+        unsafe { libc::mallopt(limit, bytes) };
     }
 }
 
