@@ -88,8 +88,10 @@ impl Pinned {
     /// # Errors
     /// Fails if neither statx(2) nor `/proc` provides it.
     pub(super) fn mount_id(&self) -> io::Result<u64> {
-        // The empty mask lets FUSE answer without its daemon, for every user.
-        let stat = rustix::fs::statx(&self.0, "", AtFlags::EMPTY_PATH, StatxFlags::empty());
+        // With an empty mask FUSE answers every user, and without synchronizing never asks its daemon, which may hang, or
+        // be this process.
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let stat = rustix::fs::statx(&self.0, "", flags, StatxFlags::empty());
         match stat {
             Ok(stat) if stat.stx_mask & StatxFlags::MNT_ID.bits() != 0 && stat.stx_mnt_id != 0 => Ok(stat.stx_mnt_id),
             // Before Linux 5.8, and in the user mode of qemu, which sets the flag and leaves the id out.

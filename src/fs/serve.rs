@@ -77,8 +77,8 @@ fn serve_parts<S: Filesystem>(
     let (mut mount, root, device) = Mount::make(request, &point)?;
     drop(point);
     let (activity, is_far) = (parts.activity.clone(), parts.is_far);
-    // It answers then. It is not asked: a process that is killed while it waits for its own answer never ends, nor does
-    // its mount.
+    // It has answered FUSE_INIT, and its loops run. No request is sent to make sure: a process that is killed while it
+    // waits for an answer of its own never ends, nor does its mount.
     let ended = match parts.start(request, device, loops) {
         Ok(ended) => ended,
         Err(e) => {
