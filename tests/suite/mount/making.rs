@@ -1,7 +1,7 @@
 //! Making a mount: in the background with an answer, or not at all and with a reason.
 
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -230,4 +230,25 @@ fn systemd_is_notified_when_the_mount_answers() {
     finish(&mut child);
     assert_eq!(&text[..got.unwrap()], b"READY=1");
     assert!(answers);
+}
+
+#[test]
+fn a_daemon_that_is_killed_as_soon_as_it_is_mounted_ends() {
+    if !can_mount() {
+        return;
+    }
+    // It once waited for an answer of its own, some time after the mount was there, and was not to be killed then.
+    for later in (0..40).map(|n| n * Duration::from_micros(100)) {
+        let mounted = Mounted::nothing();
+        let mut mount = fzmfs();
+        mount.args(["mount", "--foreground", "tests/data/fzm/preset_cusz.fzm"]).arg(&mounted.point);
+        let mut daemon = mount.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let end = Instant::now() + PATIENCE;
+        while !mounted.is_mounted() {
+            assert!(Instant::now() < end && daemon.try_wait().unwrap().is_none(), "it is not mounted");
+        }
+        std::thread::sleep(later);
+        daemon.kill().unwrap();
+        wait_until("it ends", || daemon.try_wait().unwrap().is_some());
+    }
 }
