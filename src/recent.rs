@@ -99,8 +99,8 @@ impl<K: Hash + Eq, V: Clone> Recent<K, V> {
     }
 
     /// Keeps `value`, of `bytes` bytes, for `key` if `account` has room, and returns it; or returns the one that another
-    /// thread kept before. `what` names it in errors.
-    pub fn charge(&self, key: K, value: V, bytes: u64, account: &Account, what: &'static str) -> V {
+    /// thread kept before. `free` gets the values that go for it.
+    pub fn charge(&self, key: K, value: V, bytes: u64, account: &Account, free: impl FnMut(V)) -> V {
         let most = self.most.min(account.memory().total() / SHARE);
         let mut gone = Vec::new();
         let mut values = self.lock();
@@ -112,16 +112,17 @@ impl<K: Hash + Eq, V: Clone> Recent<K, V> {
             gone.push(oldest);
         }
         let charge = loop {
-            match account.charge(bytes, what) {
-                Ok(charge) => break charge,
-                Err(_) => match values.pop() {
-                    Some(oldest) => gone.push(oldest),
-                    None => return value,
-                },
+            match (account.charge(bytes, "kept value"), values.by_key.is_empty()) {
+                (Ok(charge), _) => break Some(charge),
+                (Err(_), true) => break None,
+                (Err(_), false) => gone.extend(values.pop()),
             }
         };
-        gone.extend(values.push(key, Slot { value: value.clone(), bytes, _charge: Some(charge) }));
+        if charge.is_some() {
+            gone.extend(values.push(key, Slot { value: value.clone(), bytes, _charge: charge }));
+        }
         drop(values);
+        gone.into_iter().for_each(free);
         value
     }
 
@@ -239,16 +240,16 @@ mod tests {
         for (most, want) in [(u64::MAX, 128 * KIB), (100 * KIB, 100 * KIB)] {
             let recent = Recent::within(count(1000), most);
             assert_eq!(
-                (recent.charge(0, 'a', KIB, &account, "x"), recent.charge(0, 'b', KIB, &account, "x")),
+                (recent.charge(0, 'a', KIB, &account, drop), recent.charge(0, 'b', KIB, &account, drop)),
                 ('a', 'a')
             );
             for key in 1..1000 {
-                recent.charge(key, 'x', KIB, &account, "x");
+                recent.charge(key, 'x', KIB, &account, drop);
                 assert_eq!(recent.get(&0), Some('a'));
             }
             assert_eq!(account.memory().used(), want);
             // One that is larger replaces them all.
-            recent.charge(1000, 'y', 300 * KIB, &account, "x");
+            recent.charge(1000, 'y', 300 * KIB, &account, drop);
             assert_eq!((recent.len(), account.memory().used()), (1, 300 * KIB));
             recent.remove(&1000);
             assert_eq!(account.memory().used(), 0);
@@ -260,11 +261,11 @@ mod tests {
         let account = Account::new(1 << 20, 0);
         let recent = Recent::new(count(1000));
         let others = account.charge((1 << 20) - 2 * KIB, "others").unwrap();
-        (0..10).for_each(|key| _ = recent.charge(key, 'x', KIB, &account, "x"));
+        (0..10).for_each(|key| _ = recent.charge(key, 'x', KIB, &account, drop));
         assert_eq!([7, 8, 9].map(|key| recent.get(&key).is_some()), [false, true, true]);
         drop((others, recent));
         let (none, recent) = (Account::new(0, 0), Recent::new(count(1000)));
-        assert_eq!((recent.charge(1, 'x', 1, &none, "x"), recent.get(&1)), ('x', None));
+        assert_eq!((recent.charge(1, 'x', 1, &none, drop), recent.get(&1)), ('x', None));
     }
 
     #[test]

@@ -7,12 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::OuterPieces;
 use super::ahead::Walk;
-use crate::account::{Account, decode_budget};
+use crate::account::{Account, Pieces, decode_budget};
 use crate::bytes::{FileOffset, to_u64, to_usize};
 use crate::checksum::Threads;
 use crate::error::{Error, Result};
 use crate::format::{BlobRef, Layout, Options, Piece};
-use crate::limits::zeroed;
 use crate::source::{Origin, Source, combined};
 use crate::wanted::carried;
 
@@ -35,6 +34,8 @@ struct Shared {
     stream: BlobRef,
     layout: Layout,
     pieces: Arc<OuterPieces>,
+    /// Whose buffers are used again: their memory is mapped already.
+    buffers: Arc<Pieces>,
     account: Account,
     /// Held while a piece is decoded, by its number: others wait for it. Locks are taken from inner to outer
     /// containers, so that no cycle can deadlock.
@@ -48,9 +49,10 @@ impl Decoded {
     /// As [`crate::format::Blob::layout`].
     pub(in crate::format) fn new(outer: Vec<Arc<Source>>, stream: BlobRef, options: &Options) -> Result<Self> {
         let layout = decode_budget::once(|| stream.layout())?;
-        let (pieces, account) = (options.outer_pieces.clone(), options.account.clone());
+        let (pieces, buffers) = (options.outer_pieces.clone(), options.pieces.clone());
+        let account = options.account.clone();
         let is_own = options.dicts.is_empty() && options.dtype.is_none();
-        let shared = Arc::new(Shared { stream, layout, pieces, account, decoding: Default::default() });
+        let shared = Arc::new(Shared { stream, layout, pieces, buffers, account, decoding: Default::default() });
         Ok(Self { outer, is_own, shared, walk: Mutex::default(), threads: options.threads.clone() })
     }
 
@@ -102,10 +104,11 @@ impl Shared {
             return Ok(found);
         }
         decode_budget::charge_opening(len)?;
-        let mut bytes = zeroed(len, "piece")?;
+        let mut bytes = self.buffers.buffer(to_usize(len, "piece")?)?;
         decode_budget::once(|| self.stream.decode(piece, &mut bytes))?;
         let key = (self.stream.id(), piece);
-        Ok(self.pieces.charge(key, Arc::new(bytes), len, &self.account, "piece"))
+        let free = |gone| Arc::into_inner(gone).into_iter().for_each(|bytes| self.buffers.recycle(bytes));
+        Ok(self.pieces.charge(key, Arc::new(bytes), len, &self.account, free))
     }
 }
 

@@ -107,6 +107,12 @@ impl Resume {
         Some(Self { state, dictionary, header })
     }
 
+    /// Resumes at `state`, which has the window `history` before it; `None` if that cannot be in `frame`.
+    pub(super) fn at(state: &State, history: &[u8], frame: &Frame) -> Option<Self> {
+        let dictionary = [&state.dictionary(), history].concat();
+        state.is_plausible(frame, to_u64(history.len())).then(|| Self::new(state.clone(), dictionary, frame))?
+    }
+
     /// Follows the blocks after it; records nothing.
     pub(super) fn follower(&self) -> Recorder {
         Recorder::new(self.state.entropy.clone().resumed(), RepeatOffsets::new(self.state.offsets), self.state.pos)

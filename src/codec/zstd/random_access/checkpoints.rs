@@ -100,8 +100,8 @@ pub(super) struct Checkpoints {
 
 /// Where a checkpoint is.
 enum Kept {
-    /// It is being compressed.
-    Coming,
+    /// It waits to be compressed.
+    Waiting(Arc<(State, History)>),
     Here(Arc<Buffer>),
     InIndex,
 }
@@ -126,24 +126,24 @@ impl Checkpoints {
         if self.is_off.load(Ordering::Relaxed) {
             return None;
         }
-        let known = lock(&self.known);
-        known.range(..=pos).rev().find(|(_, kept)| !matches!(kept, Kept::Coming)).map(|(pos, _)| *pos)
+        lock(&self.known).range(..=pos).next_back().map(|(pos, _)| *pos)
     }
 
     /// The checkpoint at `pos`; if it is lost, it is forgotten. The caller has charged a window.
     pub(super) fn load(&self, pos: u64) -> Option<Resume> {
         let here = match lock(&self.known).get(&pos)? {
-            Kept::Coming => return None,
-            Kept::Here(buffer) => Some(buffer.clone()),
-            Kept::InIndex => None,
+            Kept::Waiting(waiting) => Err(waiting.clone()),
+            Kept::Here(buffer) => Ok(Some(buffer.clone())),
+            Kept::InIndex => Ok(None),
         };
         let most = self.frame.header.window.saturating_add(self.frame.header.window / 8).saturating_add(STATE);
         let found = match (here, self.keeper.records()) {
-            (Some(buffer), _) => unpack(&buffer, &self.frame).ok(),
-            (None, Some(records)) => {
+            (Err(waiting), _) => Resume::at(&waiting.0, waiting.1.bytes(), &self.frame),
+            (Ok(Some(buffer)), _) => unpack(&buffer, &self.frame).ok(),
+            (Ok(None), Some(records)) => {
                 records.get(&self.name(pos), most).and_then(|packed| unpack(&packed, &self.frame).ok())
             }
-            (None, None) => None,
+            (Ok(None), None) => None,
         };
         let found = found.filter(|resume| resume.state.pos == pos);
         if found.is_none() {
@@ -202,15 +202,16 @@ impl Sink for Checkpoints {
         }
         *waiting = waiting.saturating_add(len);
         drop(waiting);
-        lock(&self.known).insert(state.pos, Kept::Coming);
         let pending = Pending { of: self.clone(), pos: state.pos, len, found: None };
+        let waiting = Arc::new((state, history));
+        lock(&self.known).insert(pending.pos, Kept::Waiting(waiting.clone()));
         // Dropped if it is refused.
         self.keeper.pool.hint(Box::new(move || {
             let mut pending = pending;
             // Of this thread only.
             crate::platform::set_niceness(NICE);
-            pending.found = pending.of.save(&state, history.bytes());
-            drop(history);
+            pending.found = pending.of.save(&waiting.0, waiting.1.bytes());
+            drop(waiting);
         }))
     }
 }
@@ -226,11 +227,12 @@ struct Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         let mut known = self.of.known.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.found.take() {
+        let gone = match self.found.take() {
             Some(kept) => known.insert(self.pos, kept),
             None => known.remove(&self.pos),
         };
         drop(known);
+        drop(gone);
         let mut waiting = lock(&self.of.keeper.waiting);
         *waiting = waiting.saturating_sub(self.len);
         self.of.keeper.done.notify_all();
@@ -249,4 +251,46 @@ pub(super) fn put_verified(records: &Records, frame: &Frame, len: u64) {
 
 fn verified_name(at: FileOffset) -> String {
     format!("{VERIFIED}{:x}", at.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::super::super::checkpoint::Recorder;
+    use super::super::super::decode::{FrameDecoder, WindowMemory};
+    use super::super::super::frame_scan::scan_known_frames;
+    use super::*;
+    use crate::clock::wait_until;
+    use crate::limits::Limits;
+    use crate::source::Source;
+
+    #[test]
+    fn a_checkpoint_that_waits_to_be_compressed_is_the_one_that_is_kept_then() {
+        let content: Vec<u8> = (0..1_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 27) as u8).collect();
+        let source = Source::from_bytes(zstd::bulk::Compressor::new(1).unwrap().compress(&content).unwrap());
+        let account = Account::new(64 << 20, 0);
+        let range = FileOffset(0)..FileOffset(source.len());
+        let mut frame = scan_known_frames(&source, range, &Limits::default(), &account).unwrap().frames.get(0).unwrap();
+        frame.header.window = 1 << 17;
+        let keeper = Keeper::new(account.clone(), None);
+        let checkpoints = Checkpoints::new(keeper.clone(), &frame, 200_000);
+        let (go, wait) = mpsc::channel();
+        assert!(keeper.pool.hint(Box::new(move || wait.recv().unwrap())));
+        let mut decoder = FrameDecoder::new(&frame, None, 8 << 20, WindowMemory::Own(None), &account).unwrap();
+        let sink = checkpoints.clone();
+        decoder.record(|recorder: &mut Recorder| recorder.record(sink, 1 << 17, 200_000));
+        decoder.fill(&source, &frame, &mut vec![0; content.len()]).unwrap();
+
+        let pos = checkpoints.before(900_000).unwrap();
+        assert!(pos > 600_000 && matches!(lock(&checkpoints.known)[&pos], Kept::Waiting(_)));
+        let waiting = checkpoints.load(pos).unwrap();
+        go.send(()).unwrap();
+        wait_until(|| *lock(&keeper.waiting) == 0);
+        assert!(matches!(lock(&checkpoints.known)[&pos], Kept::Here(_)));
+        let kept = checkpoints.load(pos).unwrap();
+        assert_eq!((&waiting.state, waiting.header), (&kept.state, kept.header));
+        let window = &content[pos as usize - (1 << 17)..pos as usize];
+        assert!(waiting.dictionary == kept.dictionary && waiting.dictionary.ends_with(window));
+    }
 }
