@@ -2,8 +2,9 @@
 
 Rows: mount, first listing, a million members, tail, random reads in one frame, in frames of pzstd and in seekable ones,
 one member of 10,000, SQLite, grep, four readers at once; then the most memory of each daemon. Each is measured without
-an index of an earlier mount, and those that gain by one also with it ("again"). `zstd -dc` and `tar` do the same work as
-a third row where they can. FOLDER gets the files, FZMFS_BENCH_MIB of text (256). A part is measured if its name holds
+an index of an earlier mount, and those that gain by one also with it ("again"). `zstd -dc` and `tar` stand beside what
+they can do too, and in rows of their own beside the command of fzmfs that does the same without a mount. FOLDER gets the
+files, FZMFS_BENCH_MIB of text (256). A part is measured if its name holds
 one of the WORDs: frames, tar, million, sqlite. FZMFS_BENCH_ROUNDS sets the rounds (3), FZMFS_BENCH_MEMBERS the members
 (1,000,000). ratarmount keeps next to nothing that it has decoded; fzmfs gets the `cache=` in CACHES, one for a part, or
 that of FZMFS_BENCH_OPTIONS, which are more options. FZMFS_BENCH_TABLE names a file that gets each row.
@@ -126,6 +127,19 @@ def compare(
         row(what + (", again" if second else ""), times[PROGRAM], times[RATARMOUNT], beside)
 
 
+def compare_commands(what: str, source: pathlib.Path, ours: str, theirs: str) -> None:
+    """Rows without a mount: `ours`, after the name of the program, and `theirs`, by turns; then `ours` with an index."""
+    command = piped(f"{PROGRAM} {ours.replace(' ', f' --index {INDEX} ', 1)}")
+    times: list[list[float]] = [[], [], []]
+    for _ in range(max(ROUNDS, 5)):
+        forget(source)
+        for number, work in enumerate((command, piped(theirs), command)):
+            times[number].append(seconds(work))
+    forget(source)
+    row(what, times[0], times[1], "of " + theirs.split()[0])
+    row(what + ", again", times[2], times[1], "of " + theirs.split()[0])
+
+
 def piped(command: str) -> Callable[[], object]:
     return lambda: subprocess.run(["bash", "-c", command], check=True, stdout=NULL)
 
@@ -241,6 +255,7 @@ def frames() -> None:
         compare(f"{name}: mount, stat", file, data, again=True)
         compare(f"{name}: tail -c 1M", file, lambda mount, data=data: tail(data(mount)), True, ("zstd -dc", piped(f"zstd -dc {file} | tail -c 1M")))
         compare(f"{name}: {READS} random reads of 4 KiB", file, lambda mount, data=data: at_random(data(mount)), True)
+        compare_commands(f"{name}: fzmfs cat | tail -c 1M", file, f"cat {file} data.raw | tail -c 1M", f"zstd -dc {file} | tail -c 1M")
     one = made["pzstd"]
     count = lambda mount: subprocess.run(["grep", "-c", "ERROR", mount.path("data.raw", "pzstd")], check=True, stdout=NULL)  # noqa: E731
     compare("pzstd: grep -c ERROR", one, count, False, ("zstd -dc", piped(f"zstd -dc {one} | grep -c ERROR")))
@@ -257,6 +272,8 @@ def tar() -> None:
     one = "run/077/07777.txt"
     whole = ("tar", piped(f"tar -xOf {file} {one}"))
     compare("tar of 10,000: one member", file, lambda mount: read(members(mount) / one), True, whole)
+    compare_commands("tar of 10,000: fzmfs ls -lR", file, f"ls -lR {file}", f"tar -tvf {file}")
+    compare_commands("tar of 10,000: fzmfs cat, one member", file, f"cat {file} {file.stem}/{one}", f"tar -xOf {file} {one}")
 
 
 def members(mount: Mount) -> pathlib.Path:
@@ -275,6 +292,7 @@ def million() -> None:
     rounds, ROUNDS = ROUNDS, 1
     compare(f"tar of {MEMBERS:,}: mount, list, stat", file, all_, True, ("tar", piped(f"tar -tvf {file}")))
     ROUNDS = rounds
+    compare_commands(f"tar of {MEMBERS:,}: fzmfs ls -lR", file, f"ls -lR {file}", f"tar -tvf {file}")
 
 
 def sqlite() -> None:
