@@ -32,7 +32,9 @@ def _forked() -> None:
     _forks += 1
 
 
-os.register_at_fork(after_in_child=_forked)
+# Windows has no fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class Entry(NamedTuple):
