@@ -98,10 +98,15 @@ impl<K: Hash + Eq, V: Clone> Recent<K, V> {
         Ok(self.get_or_put(key, || value))
     }
 
+    /// Bytes that charged values may take.
+    pub fn room(&self, account: &Account) -> u64 {
+        self.most.min(account.memory().total() / SHARE)
+    }
+
     /// Keeps `value`, of `bytes` bytes, for `key` if `account` has room, and returns it; or returns the one that another
     /// thread kept before. `free` gets the values that go for it.
     pub fn charge(&self, key: K, value: V, bytes: u64, account: &Account, free: impl FnMut(V)) -> V {
-        let most = self.most.min(account.memory().total() / SHARE);
+        let most = self.room(account);
         let mut gone = Vec::new();
         let mut values = self.lock();
         if let Some(kept) = values.by_key.get(&key) {

@@ -3,7 +3,7 @@
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::OuterPieces;
 use super::ahead::Walk;
@@ -12,6 +12,7 @@ use crate::bytes::{FileOffset, to_u64, to_usize};
 use crate::checksum::Threads;
 use crate::error::{Error, Result};
 use crate::format::{BlobRef, Layout, Options, Piece};
+use crate::limits::Charge;
 use crate::source::{Origin, Source, combined};
 use crate::wanted::carried;
 
@@ -37,6 +38,8 @@ struct Shared {
     /// Whose buffers are used again: their memory is mapped already.
     buffers: Arc<Pieces>,
     account: Account,
+    /// The piece that was decoded last, by its number, if `pieces` has no room for it: a walk reads it in parts.
+    last: Mutex<Option<(u64, Piece, Charge)>>,
     /// Held while a piece is decoded, by its number: others wait for it. Locks are taken from inner to outer
     /// containers, so that no cycle can deadlock.
     decoding: [Mutex<()>; AT_ONCE],
@@ -52,7 +55,15 @@ impl Decoded {
         let (pieces, buffers) = (options.outer_pieces.clone(), options.pieces.clone());
         let account = options.account.clone();
         let is_own = options.dicts.is_empty() && options.dtype.is_none();
-        let shared = Arc::new(Shared { stream, layout, pieces, buffers, account, decoding: Default::default() });
+        let shared = Arc::new(Shared {
+            stream,
+            layout,
+            pieces,
+            buffers,
+            account,
+            last: Mutex::default(),
+            decoding: Default::default(),
+        });
         Ok(Self { outer, is_own, shared, walk: Mutex::default(), threads: options.threads.clone() })
     }
 
@@ -65,7 +76,8 @@ impl Decoded {
         if walk.is_at(piece) {
             return;
         }
-        let next = walk.reads(piece, most, |piece| stream.is_run(piece), range);
+        let room = self.shared.pieces.room(&self.shared.account);
+        let next = walk.reads(piece, most, room, |piece| stream.is_run(piece), range);
         drop(walk);
         stream.note_read(piece);
         for piece in next.into_iter().filter(|&piece| !self.shared.is_there(piece)) {
@@ -80,6 +92,10 @@ impl Decoded {
 }
 
 impl Shared {
+    fn last(&self) -> MutexGuard<'_, Option<(u64, Piece, Charge)>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether piece `piece` is decoded, or about to be.
     fn is_there(&self, piece: u64) -> bool {
         self.pieces.get(&(self.stream.id(), piece)).is_some() || self.stream.is_coming(piece)
@@ -90,7 +106,8 @@ impl Shared {
         let range = self.layout.range(piece);
         let len = range.end.saturating_sub(range.start);
         let key = (self.stream.id(), piece);
-        let kept = || self.pieces.get(&key).or_else(|| self.stream.ready(piece));
+        let last = || self.last().as_ref().filter(|last| last.0 == piece).map(|last| last.1.clone());
+        let kept = || self.pieces.get(&key).or_else(last).or_else(|| self.stream.ready(piece));
         let found = kept().map_or_else(|| self.decode(piece, len, kept), Ok)?;
         // A checksum that covers more may have failed since.
         self.stream.gate(piece).map_or(Ok(()), |gate| gate.wait())?;
@@ -104,11 +121,19 @@ impl Shared {
             return Ok(found);
         }
         decode_budget::charge_opening(len)?;
+        let free = |gone| Arc::into_inner(gone).into_iter().for_each(|bytes| self.buffers.recycle(bytes));
+        let last = self.last().take();
+        last.into_iter().for_each(|(_, bytes, _)| free(bytes));
         let mut bytes = self.buffers.buffer(to_usize(len, "piece")?)?;
         decode_budget::once(|| self.stream.decode(piece, &mut bytes))?;
         let key = (self.stream.id(), piece);
-        let free = |gone| Arc::into_inner(gone).into_iter().for_each(|bytes| self.buffers.recycle(bytes));
-        Ok(self.pieces.charge(key, Arc::new(bytes), len, &self.account, free))
+        let found = self.pieces.charge(key, Arc::new(bytes), len, &self.account, free);
+        if !self.pieces.contains(&key)
+            && let Ok(charge) = self.account.charge_window(len, "piece")
+        {
+            *self.last() = Some((piece, found.clone(), charge));
+        }
+        Ok(found)
     }
 }
 
@@ -213,9 +238,13 @@ mod tests {
     }
 
     fn decoded(waits: bool) -> (Decoded, Arc<InPairs>) {
+        decoded_within(Account::new(1 << 30, 0), waits)
+    }
+
+    fn decoded_within(account: Account, waits: bool) -> (Decoded, Arc<InPairs>) {
         let blob = Arc::new(InPairs { waits, ..InPairs::default() });
         let threads = Threads::new(4);
-        let options = Options { threads, ..Options::default() };
+        let options = Options { threads, account, ..Options::default() };
         (Decoded::new(Vec::new(), BlobRef::shared(blob.clone()), &options).unwrap(), blob)
     }
 
@@ -230,6 +259,15 @@ mod tests {
         let (decoded, blob) = decoded(true);
         (0..COUNT).for_each(|piece| read(&decoded, piece));
         assert!((0..COUNT).all(|piece| blob.begun(piece) == 1));
+    }
+
+    #[test]
+    fn a_piece_that_is_read_in_parts_is_decoded_once_even_without_room_for_it() {
+        let (decoded, blob) = decoded_within(Account::new(0, 0), false);
+        (0..COUNT).for_each(|piece| (0..3).for_each(|_| read(&decoded, piece)));
+        assert!((0..COUNT).all(|piece| blob.begun(piece) == 1));
+        read(&decoded, 0);
+        assert_eq!(blob.begun(0), 2);
     }
 
     #[test]
