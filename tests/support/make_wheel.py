@@ -1,7 +1,7 @@
 """Packs the Python module for the tests: make_wheel.py LIBRARY DIRECTORY. Prints the path of the wheel.
 
-LIBRARY is what `cargo build` makes of src/python. Name, dependencies and entry points are those of pyproject.toml. The
-wheel is for this machine, and has no program; scripts/package makes the one for others.
+LIBRARY is what `cargo build` makes of src/python: for this machine, or a .dll for Windows. Name, dependencies and entry
+points are those of pyproject.toml. The wheel has no program; scripts/package makes the one for others.
 """
 
 import base64
@@ -18,11 +18,12 @@ def main(library: str, directory: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
     name, info = project["name"], f"{project['name']}-{version}.dist-info"
-    tag = "cp310-abi3-linux_x86_64"
+    is_windows = library.endswith(".dll")
+    tag = f"cp310-abi3-{'win_amd64' if is_windows else 'linux_x86_64'}"
 
     package = ROOT / "src/python" / name
     files = {f"{name}/{file.name}": file.read_bytes() for file in sorted(package.iterdir()) if file.is_file()}
-    files[f"{name}/_native.abi3.so"] = Path(library).read_bytes()
+    files[f"{name}/_native.{'pyd' if is_windows else 'abi3.so'}"] = Path(library).read_bytes()
     metadata = ["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}"]
     metadata += [f"Requires-Python: {project['requires-python']}"]
     metadata += [f"Requires-Dist: {requirement}" for requirement in project["dependencies"]]
