@@ -125,8 +125,8 @@ mod tests {
         let range = |piece: u64| (piece < 100).then_some(piece * 100..(piece + 1) * 100);
         for (room, count) in [(0, 0), (100, 0), (199, 0), (200, 1), (350, 2), (u64::MAX, 3)] {
             let mut walk = Walk::default();
-            let chosen: Vec<_> = (0..4).map(|at| walk.reads(at, 3, room, |_| false, range).len()).collect();
-            assert_eq!(chosen[2], count, "{room}");
+            let chosen = [0, 1, 2].map(|at| walk.reads(at, 3, room, |_| false, range).len());
+            assert_eq!(chosen, [0, 0, count], "{room}");
         }
     }
 }

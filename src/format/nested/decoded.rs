@@ -121,9 +121,15 @@ impl Shared {
             return Ok(found);
         }
         decode_budget::charge_opening(len)?;
-        let free = |gone| Arc::into_inner(gone).into_iter().for_each(|bytes| self.buffers.recycle(bytes));
+        let free = |gone| {
+            if let Some(bytes) = Arc::into_inner(gone) {
+                self.buffers.recycle(bytes);
+            }
+        };
         let last = self.last().take();
-        last.into_iter().for_each(|(_, bytes, _)| free(bytes));
+        if let Some((_, bytes, _)) = last {
+            free(bytes);
+        }
         let mut bytes = self.buffers.buffer(to_usize(len, "piece")?)?;
         decode_budget::once(|| self.stream.decode(piece, &mut bytes))?;
         let key = (self.stream.id(), piece);
