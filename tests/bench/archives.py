@@ -4,10 +4,10 @@ Rows: mount, first listing, a million members, tail, random reads in one frame, 
 one member of 10,000, SQLite, grep, four readers at once; then the most memory of each daemon. Each is measured without
 an index of an earlier mount, and those that gain by one also with it ("again"). `zstd -dc` and `tar` stand beside what
 they can do too, and in rows of their own beside the command of fzmfs that does the same without a mount. FOLDER gets the
-files, FZMFS_BENCH_MIB of text (256). A part is measured if its name holds
-one of the WORDs: frames, tar, million, sqlite. FZMFS_BENCH_ROUNDS sets the rounds (3), FZMFS_BENCH_MEMBERS the members
-(1,000,000). ratarmount keeps next to nothing that it has decoded; fzmfs gets the `cache=` in CACHES, one for a part, or
-that of FZMFS_BENCH_OPTIONS, which are more options. FZMFS_BENCH_TABLE names a file that gets each row.
+files, FZMFS_BENCH_MIB of text (256). A part is measured if its name holds one of the WORDs: frames, tar, million, sqlite.
+FZMFS_BENCH_ROUNDS sets the rounds (3), FZMFS_BENCH_MEMBERS the members (1,000,000). ratarmount keeps next to nothing that
+it has decoded; fzmfs gets the `cache=` in CACHES, one for a part, or that of FZMFS_BENCH_OPTIONS, which are more options.
+FZMFS_BENCH_TABLE names a file that gets each row.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ use super::spill::directory;
 
 /// Maximum pieces queued for the writer before [`Pieces::put`] blocks, and maximum free buffers kept for reuse.
 const WAITING: u64 = 8;
-/// Bytes of the account's memory for each of them.
+/// Bytes of the account's memory for each of them, and of a buffer that is kept.
 const MEMORY: u64 = 2 << 20;
 
 /// A store of decoded pieces.
@@ -145,7 +145,7 @@ impl Pieces {
         !self.shared.lock().spare.is_empty()
     }
 
-    /// Takes back a buffer that was not needed.
+    /// Takes back a buffer that was not needed. One of over [`MEMORY`] bytes is freed.
     pub fn recycle(&self, buffer: Vec<u8>) {
         self.shared.lock().recycle(buffer, self.shared.waiting());
     }
@@ -361,7 +361,7 @@ impl Drop for Ended<'_> {
 
 impl State {
     fn recycle(&mut self, bytes: Vec<u8>, most: usize) {
-        if self.spare.len() < most {
+        if self.spare.len() < most && to_u64(bytes.capacity()) <= MEMORY {
             self.spare.push(bytes);
         }
     }

@@ -65,6 +65,8 @@ fn a_small_memory_has_a_short_queue() {
     for (memory, waiting) in [(0, 1), (2 << 20, 1), (5 << 20, 2), (16 << 20, 8), (1 << 40, 8)] {
         let pieces = Pieces::new(Account::new(memory, 0));
         assert_eq!(pieces.shared.waiting(), waiting, "{memory}");
+        pieces.recycle(vec![0; MEMORY as usize + 1]);
+        assert!(!pieces.has_spare());
         (0..10).for_each(|_| pieces.recycle(vec![0]));
         assert_eq!(pieces.shared.lock().spare.len(), waiting);
     }

@@ -1,8 +1,8 @@
 //! Reads the content of one long frame, through a decoder with its own window or from a buffer of the whole content.
 //!
-//! A window is charged to the account, which windows may exceed a little. If that has no room for it, the frame is decoded into a buffer of its whole
-//! content, which may be on disk and serves all later reads. If there is no room for that either, decoders exceed the
-//! account, one at a time.
+//! A window is charged to the account, which windows may exceed a little. If that has no room for it, the frame is
+//! decoded into a buffer of its whole content, which may be on disk and serves all later reads. If there is no room for
+//! that either, decoders exceed the account, one at a time.
 #![forbid(unsafe_code)]
 
 use std::sync::{Arc, PoisonError};

@@ -2,8 +2,7 @@
 //! archive.
 //!
 //! A walk that needs part after part, each of them decodable by itself, is expected to go on: the next ones are decoded
-//! on other threads. Within a part, so is the next piece of a walk that needs each. One that skips parts or pieces is not,
-//! since what it needs next is known only when it has read it.
+//! on other threads. One that skips parts is not, since what it needs next is known only when it has read it.
 //! Limits: [`AHEAD`] bytes, and no more than are kept until the walk is there; [`PIECES`] pieces, and as many as there
 //! are threads.
 #![forbid(unsafe_code)]
@@ -15,7 +14,7 @@ use std::ops::Range;
 const AHEAD: u64 = 16 << 20;
 /// How far ahead of the walk, in pieces.
 const PIECES: u64 = 64;
-/// Parts or pieces in a row before the next ones are decoded.
+/// Parts in a row before the next ones are decoded.
 const PATIENCE: u32 = 2;
 
 /// Where a walk is.
@@ -25,8 +24,6 @@ pub(super) struct Walk {
     at: Option<u64>,
     /// Parts that were read in a row.
     streak: u32,
-    /// Pieces that were read in a row.
-    steps: u32,
     /// Pieces before this one have been chosen already.
     chosen: u64,
 }
@@ -37,9 +34,9 @@ impl Walk {
         self.at == Some(piece)
     }
 
-    /// Records that piece `piece` is read. Returns at most `most` pieces to decode ahead: those at which a part begins,
-    /// and the next one. `room`: bytes of the pieces that are kept, with this one; `is_run`: whether a piece continues the
-    /// one before it; `range`: its bytes, `None` after the last piece.
+    /// Records that piece `piece` is read. Returns at most `most` pieces to decode ahead: those at which a part begins.
+    /// `room`: bytes of the pieces that are kept, with this one; `is_run`: whether a piece continues the one before it;
+    /// `range`: its bytes, `None` after the last piece.
     pub(super) fn reads(
         &mut self,
         piece: u64,
@@ -51,7 +48,6 @@ impl Walk {
         let Some(from) = self.at.replace(piece).filter(|&from| from != piece) else { return Vec::new() };
         let next = piece.saturating_add(1);
         let begun = |pieces: Range<u64>| pieces.filter(|&piece| !is_run(piece));
-        self.steps = if from.saturating_add(1) == piece { self.steps.saturating_add(1) } else { 0 };
         let is_near = piece > from && piece.saturating_sub(from) <= PIECES;
         match begun(from.saturating_add(1)..next).take(if is_near { 2 } else { 0 }).count() {
             // Further on in the same part.
@@ -59,17 +55,15 @@ impl Walk {
             1 => self.streak = self.streak.saturating_add(1),
             _ => self.streak = 0,
         }
-        let (by_part, by_piece) = (self.streak >= PATIENCE, self.steps >= PATIENCE);
-        if !by_part && !by_piece {
+        if self.streak < PATIENCE {
             self.chosen = 0;
             return Vec::new();
         }
         let kept = |range: Range<u64>| range.start.saturating_add(room).min(range.end.saturating_add(AHEAD));
         let end = range(piece).map_or(0, kept);
-        let is_due = |&ahead: &u64| (by_piece && ahead == next) || (by_part && !is_run(ahead));
-        let fits = |&ahead: &u64| range(ahead).is_some_and(|range| range.end <= end);
-        let ahead = (next..next.saturating_add(PIECES)).filter(is_due).take_while(fits).take(most);
-        let chosen: Vec<u64> = ahead.filter(|&ahead| ahead >= self.chosen).collect();
+        let ahead = begun(next..next.saturating_add(PIECES));
+        let fits = |piece: &u64| range(*piece).is_some_and(|range| range.end <= end);
+        let chosen: Vec<u64> = ahead.take_while(fits).take(most).filter(|&piece| piece >= self.chosen).collect();
         self.chosen = chosen.last().map_or(self.chosen, |last| last.saturating_add(1));
         chosen
     }
@@ -111,13 +105,6 @@ mod tests {
         assert_eq!(read(&mut walk, 25), [40]);
         let mut walk = Walk::default();
         assert!((0..90).all(|at| reads(&mut walk, 1, 17 << 20, at).is_empty()));
-    }
-
-    #[test]
-    fn within_a_part_the_next_piece_is_chosen_once_each_was_read() {
-        let mut walk = Walk::default();
-        let chosen: Vec<_> = [0, 1, 2, 3, 5, 6, 7].map(|at| reads(&mut walk, 1000, 100, at)).into();
-        assert_eq!(chosen, [vec![], vec![], vec![3], vec![4], vec![], vec![], vec![8]]);
     }
 
     #[test]

@@ -38,7 +38,7 @@ struct Shared {
     /// Whose buffers are used again: their memory is mapped already.
     buffers: Arc<Pieces>,
     account: Account,
-    /// The piece that was decoded last, by its number, if `pieces` has no room for it: a walk reads it in parts.
+    /// The piece that was decoded last for the walk, by its number, if `pieces` has no room for it: a walk reads it in parts.
     last: Mutex<Option<(u64, Piece, Charge)>>,
     /// Held while a piece is decoded, by its number: others wait for it. Locks are taken from inner to outer
     /// containers, so that no cycle can deadlock.
@@ -84,7 +84,7 @@ impl Decoded {
             let shared = self.shared.clone();
             let job = carried(move || {
                 // Its reader gets the error.
-                drop(shared.piece(piece));
+                drop(shared.piece(piece, true));
             });
             self.threads.run(Box::new(job));
         }
@@ -101,20 +101,20 @@ impl Shared {
         self.pieces.get(&(self.stream.id(), piece)).is_some() || self.stream.is_coming(piece)
     }
 
-    /// Piece `piece`, of `len` bytes; verified.
-    fn piece(&self, piece: u64) -> Result<Piece> {
+    /// Piece `piece`, verified; `is_ahead` of the walk, or read now.
+    fn piece(&self, piece: u64, is_ahead: bool) -> Result<Piece> {
         let range = self.layout.range(piece);
         let len = range.end.saturating_sub(range.start);
         let key = (self.stream.id(), piece);
         let last = || self.last().as_ref().filter(|last| last.0 == piece).map(|last| last.1.clone());
         let kept = || self.pieces.get(&key).or_else(last).or_else(|| self.stream.ready(piece));
-        let found = kept().map_or_else(|| self.decode(piece, len, kept), Ok)?;
+        let found = kept().map_or_else(|| self.decode(piece, len, is_ahead, kept), Ok)?;
         // A checksum that covers more may have failed since.
         self.stream.gate(piece).map_or(Ok(()), |gate| gate.wait())?;
         Ok(found)
     }
 
-    fn decode(&self, piece: u64, len: u64, kept: impl Fn() -> Option<Piece>) -> Result<Piece> {
+    fn decode(&self, piece: u64, len: u64, is_ahead: bool, kept: impl Fn() -> Option<Piece>) -> Result<Piece> {
         let turn = to_usize(piece.checked_rem(to_u64(AT_ONCE)).unwrap_or(0), "piece")?;
         let _turn = self.decoding.get(turn).map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(found) = kept() {
@@ -126,7 +126,8 @@ impl Shared {
                 self.buffers.recycle(bytes);
             }
         };
-        let last = self.last().take();
+        // What the walk reads in parts stays, whatever is decoded ahead of it.
+        let last = if is_ahead { None } else { self.last().take() };
         if let Some((_, bytes, _)) = last {
             free(bytes);
         }
@@ -134,7 +135,8 @@ impl Shared {
         decode_budget::once(|| self.stream.decode(piece, &mut bytes))?;
         let key = (self.stream.id(), piece);
         let found = self.pieces.charge(key, Arc::new(bytes), len, &self.account, free);
-        if !self.pieces.contains(&key)
+        if !is_ahead
+            && !self.pieces.contains(&key)
             && let Ok(charge) = self.account.charge_window(len, "piece")
         {
             *self.last() = Some((piece, found.clone(), charge));
@@ -154,7 +156,7 @@ impl Origin for Decoded {
             let piece = self.shared.layout.locate(at);
             let range = self.shared.layout.range(piece);
             self.note_read(piece);
-            let found = self.shared.piece(piece)?;
+            let found = self.shared.piece(piece, false)?;
             let skip = to_usize(at.saturating_sub(range.start), what)?;
             let part = found.get(skip..).unwrap_or_default();
             let len = part.len().min(rest.len());
@@ -274,6 +276,12 @@ mod tests {
         assert!((0..COUNT).all(|piece| blob.begun(piece) == 1));
         read(&decoded, 0);
         assert_eq!(blob.begun(0), 2);
+        // Others have taken the memory: what is decoded ahead is not kept, and takes no room of what is read.
+        let account = Account::new(1 << 20, 0);
+        let _others = account.charge(1 << 20, "others").unwrap();
+        let (decoded, blob) = decoded_within(account, false);
+        (0..COUNT).for_each(|piece| (0..50).for_each(|_| read(&decoded, piece)));
+        assert!((0..COUNT).all(|piece| blob.begun(piece) <= 2));
     }
 
     #[test]

@@ -109,8 +109,10 @@ impl Resume {
 
     /// Resumes at `state`, which has the window `history` before it; `None` if that cannot be in `frame`.
     pub(super) fn at(state: &State, history: &[u8], frame: &Frame) -> Option<Self> {
-        let dictionary = [&state.dictionary(), history].concat();
-        state.is_plausible(frame, to_u64(history.len())).then(|| Self::new(state.clone(), dictionary, frame))?
+        if !state.is_plausible(frame, to_u64(history.len())) {
+            return None;
+        }
+        Self::new(state.clone(), [&state.dictionary(), history].concat(), frame)
     }
 
     /// Follows the blocks after it; records nothing.

@@ -99,6 +99,7 @@ pub(super) struct Checkpoints {
 }
 
 /// Where a checkpoint is.
+#[derive(Clone)]
 enum Kept {
     /// It waits to be compressed.
     Waiting(Arc<(State, History)>),
@@ -131,19 +132,15 @@ impl Checkpoints {
 
     /// The checkpoint at `pos`; if it is lost, it is forgotten. The caller has charged a window.
     pub(super) fn load(&self, pos: u64) -> Option<Resume> {
-        let here = match lock(&self.known).get(&pos)? {
-            Kept::Waiting(waiting) => Err(waiting.clone()),
-            Kept::Here(buffer) => Ok(Some(buffer.clone())),
-            Kept::InIndex => Ok(None),
-        };
+        let kept = lock(&self.known).get(&pos)?.clone();
         let most = self.frame.header.window.saturating_add(self.frame.header.window / 8).saturating_add(STATE);
-        let found = match (here, self.keeper.records()) {
-            (Err(waiting), _) => Resume::at(&waiting.0, waiting.1.bytes(), &self.frame),
-            (Ok(Some(buffer)), _) => unpack(&buffer, &self.frame).ok(),
-            (Ok(None), Some(records)) => {
-                records.get(&self.name(pos), most).and_then(|packed| unpack(&packed, &self.frame).ok())
+        let found = match kept {
+            Kept::Waiting(waiting) => Resume::at(&waiting.0, waiting.1.bytes(), &self.frame),
+            Kept::Here(buffer) => unpack(&buffer, &self.frame).ok(),
+            Kept::InIndex => {
+                let packed = self.keeper.records().and_then(|records| records.get(&self.name(pos), most));
+                packed.and_then(|packed| unpack(&packed, &self.frame).ok())
             }
-            (Ok(None), None) => None,
         };
         let found = found.filter(|resume| resume.state.pos == pos);
         if found.is_none() {
