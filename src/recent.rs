@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use lru::LruCache;
 
 use crate::account::Account;
+use crate::error::Result;
 use crate::limits::Charge;
 
 /// The part of an account that charged values may take.
@@ -103,32 +104,62 @@ impl<K: Hash + Eq, V: Clone> Recent<K, V> {
         self.most.min(account.memory().total() / SHARE)
     }
 
-    /// Keeps `value`, of `bytes` bytes, for `key` if `account` has room, and returns it; or returns the one that another
-    /// thread kept before. `free` gets the values that go for it.
-    pub fn charge(&self, key: K, value: V, bytes: u64, account: &Account, free: impl FnMut(V)) -> V {
+    /// Charges `bytes` for a value to be kept; `free` gets the values that go for it.
+    ///
+    /// # Errors
+    /// [`Kind::NoRoom`](crate::error::Kind::NoRoom) if `account` has no room, even without the other values.
+    pub fn reserve(&self, bytes: u64, account: &Account, free: impl FnMut(V)) -> Result<Charge> {
         let most = self.room(account);
         let mut gone = Vec::new();
         let mut values = self.lock();
-        if let Some(kept) = values.by_key.get(&key) {
-            return kept.value.clone();
-        }
         while values.bytes.saturating_add(bytes) > most {
             let Some(oldest) = values.pop() else { break };
             gone.push(oldest);
         }
         let charge = loop {
             match (account.charge(bytes, "kept value"), values.by_key.is_empty()) {
-                (Ok(charge), _) => break Some(charge),
-                (Err(_), true) => break None,
                 (Err(_), false) => gone.extend(values.pop()),
+                (charge, _) => break charge,
             }
         };
-        if charge.is_some() {
-            gone.extend(values.push(key, Slot { value: value.clone(), bytes, _charge: charge }));
-        }
         drop(values);
         gone.into_iter().for_each(free);
+        charge
+    }
+
+    /// Keeps `value` for `key`, with what was reserved for its `bytes` bytes, and returns it; or returns the one that
+    /// another thread kept before.
+    pub fn keep(&self, key: K, value: V, bytes: u64, reserved: Charge) -> V {
+        let mut values = self.lock();
+        if let Some(kept) = values.by_key.get(&key) {
+            return kept.value.clone();
+        }
+        let gone = values.push(key, Slot { value: value.clone(), bytes, _charge: Some(reserved) });
+        drop(values);
+        drop(gone);
         value
+    }
+
+    /// Keeps `value`, of `bytes` bytes, for `key` if `account` has room, and returns it; or returns the one that another
+    /// thread kept before.
+    pub fn charge(&self, key: K, value: V, bytes: u64, account: &Account) -> V {
+        if let Some(kept) = self.get(&key) {
+            return kept;
+        }
+        match self.reserve(bytes, account, drop) {
+            Ok(reserved) => self.keep(key, value, bytes, reserved),
+            Err(_) => value,
+        }
+    }
+
+    /// Takes the value for `key`.
+    pub fn take<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let mut values = self.lock();
+        let gone = values.by_key.pop(key)?;
+        Some(values.released(gone))
     }
 
     /// Drops the value for `key`.
@@ -136,10 +167,7 @@ impl<K: Hash + Eq, V: Clone> Recent<K, V> {
     where
         K: Borrow<Q>,
     {
-        let mut values = self.lock();
-        let gone = values.by_key.pop(key).map(|gone| values.released(gone));
-        drop(values);
-        drop(gone);
+        drop(self.take(key));
     }
 
     /// Drops the values whose keys are `gone`.
@@ -244,17 +272,14 @@ mod tests {
         let account = Account::new(1 << 20, 0);
         for (most, want) in [(u64::MAX, 128 * KIB), (100 * KIB, 100 * KIB)] {
             let recent = Recent::within(count(1000), most);
-            assert_eq!(
-                (recent.charge(0, 'a', KIB, &account, drop), recent.charge(0, 'b', KIB, &account, drop)),
-                ('a', 'a')
-            );
+            assert_eq!((recent.charge(0, 'a', KIB, &account), recent.charge(0, 'b', KIB, &account)), ('a', 'a'));
             for key in 1..1000 {
-                recent.charge(key, 'x', KIB, &account, drop);
+                recent.charge(key, 'x', KIB, &account);
                 assert_eq!(recent.get(&0), Some('a'));
             }
             assert_eq!(account.memory().used(), want);
             // One that is larger replaces them all.
-            recent.charge(1000, 'y', 300 * KIB, &account, drop);
+            recent.charge(1000, 'y', 300 * KIB, &account);
             assert_eq!((recent.len(), account.memory().used()), (1, 300 * KIB));
             recent.remove(&1000);
             assert_eq!(account.memory().used(), 0);
@@ -266,11 +291,11 @@ mod tests {
         let account = Account::new(1 << 20, 0);
         let recent = Recent::new(count(1000));
         let others = account.charge((1 << 20) - 2 * KIB, "others").unwrap();
-        (0..10).for_each(|key| _ = recent.charge(key, 'x', KIB, &account, drop));
+        (0..10).for_each(|key| _ = recent.charge(key, 'x', KIB, &account));
         assert_eq!([7, 8, 9].map(|key| recent.get(&key).is_some()), [false, true, true]);
         drop((others, recent));
         let (none, recent) = (Account::new(0, 0), Recent::new(count(1000)));
-        assert_eq!((recent.charge(1, 'x', 1, &none, drop), recent.get(&1)), ('x', None));
+        assert_eq!((recent.charge(1, 'x', 1, &none), recent.get(&1)), ('x', None));
     }
 
     #[test]

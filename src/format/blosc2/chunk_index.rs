@@ -257,7 +257,7 @@ impl ChunkIndex {
         let range = self.range(i)?;
         let chunk = Arc::new(self.open(i, &location, range.end - range.start)?);
         let cost = chunk.cost();
-        Ok(Some(self.open_chunks.charge(i, chunk, cost, self.item.memory.account(), drop)))
+        Ok(Some(self.open_chunks.charge(i, chunk, cost, self.item.memory.account())))
     }
 
     /// Whether chunk `i` is open.

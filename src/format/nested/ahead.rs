@@ -2,20 +2,38 @@
 //! archive.
 //!
 //! A walk that needs part after part, each of them decodable by itself, is expected to go on: the next ones are decoded
-//! on other threads. One that skips parts is not, since what it needs next is known only when it has read it.
+//! on other threads. So is a walk that needs piece after piece of a long part: another thread decodes the next [`RUN`], in
+//! order. One that skips parts or pieces is not, since what it needs next is known only when it has read it.
 //! Limits: [`AHEAD`] bytes, and no more than are kept until the walk is there; [`PIECES`] pieces, and as many as there
-//! are threads.
+//! are threads. A walk that has read piece after piece does not come back: it keeps the last [`BEHIND`].
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use std::ops::Range;
 
+use crate::bytes::to_u64;
+
 /// Maximum bytes that are decoded ahead.
 const AHEAD: u64 = 16 << 20;
 /// How far ahead of the walk, in pieces.
 const PIECES: u64 = 64;
-/// Parts in a row before the next ones are decoded.
+/// Parts or pieces in a row before the next ones are decoded.
 const PATIENCE: u32 = 2;
+/// Maximum pieces of one part that are decoded ahead.
+const RUN: u64 = 4;
+/// Pieces of a walk in order that are kept.
+const BEHIND: u32 = 8;
+
+/// What follows from a read.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Next {
+    /// Pieces at which parts begin, to be decoded ahead.
+    pub(super) parts: Vec<u64>,
+    /// The next pieces of the same part, to be decoded one after the other.
+    pub(super) run: Range<u64>,
+    /// A piece that is not needed any more.
+    pub(super) behind: Option<u64>,
+}
 
 /// Where a walk is.
 #[derive(Debug, Default)]
@@ -24,6 +42,8 @@ pub(super) struct Walk {
     at: Option<u64>,
     /// Parts that were read in a row.
     streak: u32,
+    /// Pieces that were read in a row.
+    steps: u32,
     /// Pieces before this one have been chosen already.
     chosen: u64,
 }
@@ -34,9 +54,8 @@ impl Walk {
         self.at == Some(piece)
     }
 
-    /// Records that piece `piece` is read. Returns at most `most` pieces to decode ahead: those at which a part begins.
-    /// `room`: bytes of the pieces that are kept, with this one; `is_run`: whether a piece continues the one before it;
-    /// `range`: its bytes, `None` after the last piece.
+    /// Records that piece `piece` is read. `most`: parts to decode ahead; `room`: bytes of the pieces that are kept, with
+    /// this one; `is_run`: whether a piece continues the one before it; `range`: its bytes, `None` after the last piece.
     pub(super) fn reads(
         &mut self,
         piece: u64,
@@ -44,10 +63,11 @@ impl Walk {
         room: u64,
         is_run: impl Fn(u64) -> bool,
         range: impl Fn(u64) -> Option<Range<u64>>,
-    ) -> Vec<u64> {
-        let Some(from) = self.at.replace(piece).filter(|&from| from != piece) else { return Vec::new() };
+    ) -> Next {
+        let Some(from) = self.at.replace(piece).filter(|&from| from != piece) else { return Next::default() };
         let next = piece.saturating_add(1);
         let begun = |pieces: Range<u64>| pieces.filter(|&piece| !is_run(piece));
+        self.steps = if from.saturating_add(1) == piece { self.steps.saturating_add(1) } else { 0 };
         let is_near = piece > from && piece.saturating_sub(from) <= PIECES;
         match begun(from.saturating_add(1)..next).take(if is_near { 2 } else { 0 }).count() {
             // Further on in the same part.
@@ -55,17 +75,21 @@ impl Walk {
             1 => self.streak = self.streak.saturating_add(1),
             _ => self.streak = 0,
         }
-        if self.streak < PATIENCE {
-            self.chosen = 0;
-            return Vec::new();
-        }
         let kept = |range: Range<u64>| range.start.saturating_add(room).min(range.end.saturating_add(AHEAD));
         let end = range(piece).map_or(0, kept);
-        let ahead = begun(next..next.saturating_add(PIECES));
         let fits = |piece: &u64| range(*piece).is_some_and(|range| range.end <= end);
-        let chosen: Vec<u64> = ahead.take_while(fits).take(most).filter(|&piece| piece >= self.chosen).collect();
-        self.chosen = chosen.last().map_or(self.chosen, |last| last.saturating_add(1));
-        chosen
+        let run = (next..next.saturating_add(RUN)).take_while(|piece| is_run(*piece) && fits(piece)).count();
+        let run = if self.steps >= PATIENCE && most > 0 { to_u64(run) } else { 0 };
+        let behind = piece.checked_sub(BEHIND.into()).filter(|_| self.steps >= BEHIND);
+        let chosen = |parts| Next { parts, run: next..next.saturating_add(run), behind };
+        if self.streak < PATIENCE {
+            self.chosen = 0;
+            return chosen(Vec::new());
+        }
+        let ahead = begun(next..next.saturating_add(PIECES));
+        let parts: Vec<u64> = ahead.take_while(fits).take(most).filter(|&piece| piece >= self.chosen).collect();
+        self.chosen = parts.last().map_or(self.chosen, |last| last.saturating_add(1));
+        chosen(parts)
     }
 }
 
@@ -77,7 +101,7 @@ mod tests {
     /// Parts of `pieces` pieces of `len` bytes, 100 pieces in all.
     fn reads(walk: &mut Walk, pieces: u64, len: u64, at: u64) -> Vec<u64> {
         let range = |piece: u64| (piece < 100).then_some(piece * len..(piece + 1) * len);
-        walk.reads(at, 3, 32 << 20, |piece| !piece.is_multiple_of(pieces), range)
+        walk.reads(at, 3, 32 << 20, |piece| !piece.is_multiple_of(pieces), range).parts
     }
 
     #[test]
@@ -112,8 +136,27 @@ mod tests {
         let range = |piece: u64| (piece < 100).then_some(piece * 100..(piece + 1) * 100);
         for (room, count) in [(0, 0), (100, 0), (199, 0), (200, 1), (350, 2), (u64::MAX, 3)] {
             let mut walk = Walk::default();
-            let chosen = [0, 1, 2].map(|at| walk.reads(at, 3, room, |_| false, range).len());
+            let chosen = [0, 1, 2].map(|at| walk.reads(at, 3, room, |_| false, range).parts.len());
             assert_eq!(chosen, [0, 0, count], "{room}");
         }
+    }
+
+    #[test]
+    fn within_a_part_the_next_pieces_are_chosen_and_those_behind_go() {
+        let range = |piece: u64| (piece < 30).then_some(piece * 100..(piece + 1) * 100);
+        let is_run = |piece: u64| piece % 20 != 0;
+        let mut walk = Walk::default();
+        let next: Vec<_> = (0..30).map(|at| walk.reads(at, 1, 350, is_run, range)).collect();
+        assert!(next.iter().all(|next| next.parts.is_empty()));
+        let runs: Vec<_> = next.iter().map(|next| next.run.clone()).filter(|run| !run.is_empty()).collect();
+        let want = (2..30).map(|at| at + 1..(at + 3).min(if at < 20 { 20 } else { 30 })).filter(|run| !run.is_empty());
+        assert_eq!(runs, want.collect::<Vec<_>>(), "two pieces fit beside the one that is read");
+        assert_eq!(next.iter().filter_map(|next| next.behind).collect::<Vec<_>>(), (0..22).collect::<Vec<_>>());
+        // A walk that skips pieces; one without threads.
+        let mut walk = Walk::default();
+        let nothing = |next: &Next| next.run.is_empty() && next.behind.is_none();
+        assert!((0..14).all(|i| nothing(&walk.reads(2 * i, 1, 350, is_run, range))));
+        let mut walk = Walk::default();
+        assert!((0..30).all(|at| walk.reads(at, 0, 350, is_run, range).run.is_empty()));
     }
 }

@@ -3,10 +3,11 @@
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::OuterPieces;
-use super::ahead::Walk;
+use super::ahead::{Next, Walk};
 use crate::account::{Account, Pieces, decode_budget};
 use crate::bytes::{FileOffset, to_u64, to_usize};
 use crate::checksum::Threads;
@@ -40,6 +41,8 @@ struct Shared {
     account: Account,
     /// The piece that was decoded last for the walk, by its number, if `pieces` has no room for it: a walk reads it in parts.
     last: Mutex<Option<(u64, Piece, Charge)>>,
+    /// What is decoded ahead of a walk within a part.
+    run: Mutex<Run>,
     /// Held while a piece is decoded, by its number: others wait for it. Locks are taken from inner to outer
     /// containers, so that no cycle can deadlock.
     decoding: [Mutex<()>; AT_ONCE],
@@ -62,6 +65,7 @@ impl Decoded {
             buffers,
             account,
             last: Mutex::default(),
+            run: Mutex::default(),
             decoding: Default::default(),
         });
         Ok(Self { outer, is_own, shared, walk: Mutex::default(), threads: options.threads.clone() })
@@ -77,11 +81,19 @@ impl Decoded {
             return;
         }
         let room = self.shared.pieces.room(&self.shared.account);
-        let next = walk.reads(piece, most, room, |piece| stream.is_run(piece), range);
+        let Next { parts, run, behind } = walk.reads(piece, most, room, |piece| stream.is_run(piece), range);
         drop(walk);
         stream.note_read(piece);
-        for piece in next.into_iter().filter(|&piece| !self.shared.is_there(piece)) {
-            let shared = self.shared.clone();
+        if let Some(behind) = behind.and_then(|behind| self.shared.pieces.take(&(stream.id(), behind))) {
+            self.shared.free(behind);
+        }
+        let shared = || self.shared.clone();
+        if self.shared.run().extend(run) {
+            let shared = shared();
+            self.threads.run(Box::new(carried(move || shared.decode_run())));
+        }
+        for piece in parts.into_iter().filter(|&piece| !self.shared.is_there(piece)) {
+            let shared = shared();
             let job = carried(move || {
                 // Its reader gets the error.
                 drop(shared.piece(piece, true));
@@ -91,7 +103,56 @@ impl Decoded {
     }
 }
 
+/// Pieces that one thread decodes, in order.
+#[derive(Debug, Default)]
+struct Run {
+    pieces: Range<u64>,
+    /// Whether a thread does.
+    is_begun: bool,
+}
+
+impl Run {
+    /// Adds `pieces`; returns whether a thread has to begin.
+    fn extend(&mut self, pieces: Range<u64>) -> bool {
+        if pieces.is_empty() {
+            return false;
+        }
+        // What was passed already is not needed any more.
+        let from = if pieces.contains(&self.pieces.start) { self.pieces.start } else { pieces.start };
+        self.pieces = from..pieces.end;
+        !std::mem::replace(&mut self.is_begun, true)
+    }
+
+    /// The next piece; after the last one, the thread ends.
+    fn next(&mut self) -> Option<u64> {
+        let next = self.pieces.next();
+        self.is_begun = next.is_some();
+        next
+    }
+}
+
 impl Shared {
+    fn run(&self) -> MutexGuard<'_, Run> {
+        self.run.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decodes the pieces of [`Run`]; ends early where that fails, or nothing more can be kept.
+    fn decode_run(&self) {
+        loop {
+            let Some(piece) = self.run().next() else { return };
+            if !self.is_there(piece) && self.piece(piece, true).is_err() {
+                *self.run() = Run::default();
+                return;
+            }
+        }
+    }
+
+    fn free(&self, piece: Piece) {
+        if let Some(bytes) = Arc::into_inner(piece) {
+            self.buffers.recycle(bytes);
+        }
+    }
+
     fn last(&self) -> MutexGuard<'_, Option<(u64, Piece, Charge)>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -120,25 +181,21 @@ impl Shared {
         if let Some(found) = kept() {
             return Ok(found);
         }
+        let reserved = self.pieces.reserve(len, &self.account, |gone| self.free(gone));
+        let reserved = if is_ahead { Ok(reserved?) } else { reserved };
         decode_budget::charge_opening(len)?;
-        let free = |gone| {
-            if let Some(bytes) = Arc::into_inner(gone) {
-                self.buffers.recycle(bytes);
-            }
-        };
         // What the walk reads in parts stays, whatever is decoded ahead of it.
         let last = if is_ahead { None } else { self.last().take() };
         if let Some((_, bytes, _)) = last {
-            free(bytes);
+            self.free(bytes);
         }
         let mut bytes = self.buffers.buffer(to_usize(len, "piece")?)?;
         decode_budget::once(|| self.stream.decode(piece, &mut bytes))?;
-        let key = (self.stream.id(), piece);
-        let found = self.pieces.charge(key, Arc::new(bytes), len, &self.account, free);
-        if !is_ahead
-            && !self.pieces.contains(&key)
-            && let Ok(charge) = self.account.charge_window(len, "piece")
-        {
+        let found = Arc::new(bytes);
+        if let Ok(reserved) = reserved {
+            return Ok(self.pieces.keep((self.stream.id(), piece), found, len, reserved));
+        }
+        if let Ok(charge) = self.account.charge_window(len, "piece") {
             *self.last() = Some((piece, found.clone(), charge));
         }
         Ok(found)

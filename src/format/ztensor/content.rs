@@ -85,7 +85,7 @@ impl TensorFile {
             Ok(Content::FileExtent(FileExtent { gate: None, .. })) => made,
             // Transient failures are not kept: the next reader retries.
             Err(e) if !e.is_lasting() => made,
-            _ => self.components.charge((index, part), made, COMPONENT, &self.options.account, drop),
+            _ => self.components.charge((index, part), made, COMPONENT, &self.options.account),
         }
     }
 
@@ -117,7 +117,7 @@ impl TensorFile {
     /// Fails if its file is missing or does not match the manifest.
     pub(super) fn shard(&self, name: &str) -> Result<OpenShard> {
         // Callers wait for each other only if they use the same shard.
-        let shard = self.shards.charge(name.to_owned(), Arc::default(), SHARD, &self.options.account, drop);
+        let shard = self.shards.charge(name.to_owned(), Arc::default(), SHARD, &self.options.account);
         let open = || {
             let (_, shard) = self.manifest.shard_named(name)?;
             let files = self.files.as_ref().ok_or_else(|| Error::new(Kind::NotFound, "shard"))?;

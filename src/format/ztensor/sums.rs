@@ -37,7 +37,7 @@ impl Sums {
     /// # Errors
     /// Fails if `make` fails; permanent failures are kept.
     pub(super) fn crc(&self, index: usize, name: &'static str, make: impl FnOnce() -> Result<u32>) -> Result<u32> {
-        self.crcs.charge((index, name), Arc::default(), COST, &self.account, drop).get(make).copied()
+        self.crcs.charge((index, name), Arc::default(), COST, &self.account).get(make).copied()
     }
 
     /// Whether tensor `index` is a consistent sparse tensor, checked by `make` on first use.
@@ -45,7 +45,7 @@ impl Sums {
     /// # Errors
     /// Fails if `make` fails; permanent failures are kept.
     pub(super) fn sparse(&self, index: usize, make: impl FnOnce() -> Result<()>) -> Result<()> {
-        self.sparse.charge(index, Arc::default(), COST, &self.account, drop).get(make).copied()
+        self.sparse.charge(index, Arc::default(), COST, &self.account).get(make).copied()
     }
 }
 
