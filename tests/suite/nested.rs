@@ -1,5 +1,6 @@
 //! Containers inside containers: the inner one is a directory with the tree that it has by itself.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use fzmfs::{Archive, Device, EntryKind, Options};
@@ -80,6 +81,20 @@ fn a_few_bytes_that_decode_to_millions_of_frames_are_given_up() {
     let error = archive.file("x.zst.zst/x.zst/error.txt").unwrap().read().unwrap();
     let error = String::from_utf8(error).unwrap();
     assert!(error.contains("to open a container in another one"), "{error}");
+}
+
+#[test]
+fn a_stream_that_is_longer_than_opening_may_cost_is_verified() {
+    let dir = Dir::new();
+    let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.include_checksum(true).unwrap();
+    let mut archive = tar::Builder::new(encoder);
+    let mut header = tar::Header::new_gnu();
+    header.set_size(1200 << 20);
+    archive.append_data(&mut header, "zeros", std::io::repeat(0).take(1200 << 20)).unwrap();
+    let bytes = archive.into_inner().unwrap().finish().unwrap();
+    assert!(bytes.len() < 1 << 20);
+    open(&dir.write("x.tar.zst", &bytes)).verify(|_| ()).unwrap();
 }
 
 #[test]

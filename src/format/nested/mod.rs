@@ -22,6 +22,7 @@ use super::{
     has_usual_extension, open_or_explain, space,
 };
 use crate::account::{Pieces, decode_budget};
+use crate::checksum::Verify;
 use crate::error::Result;
 use crate::limits::zeroed;
 use crate::once::Once;
@@ -48,8 +49,8 @@ pub(super) fn outer_pieces() -> OuterPieces {
 const DEPTH: u32 = 4;
 /// Short extensions, and that of the file in the compressed one.
 const SHORT: [(&str, &str); 1] = [(".tzst", ".tar")];
-/// Bytes that may be decoded to open a nested container: a constant, plus a factor for each byte of the file itself.
-/// Each frame that is read counts as some hundreds.
+/// Bytes that may be decoded to open a nested container: a constant, plus a factor for each byte of the file itself, plus
+/// what is verified before the first byte. Each frame that is read counts as some hundreds.
 const WORK: (u64, u64) = (1 << 30, 64);
 
 /// Bytes that may be decoded to open a container in a file of `file_size` bytes.
@@ -182,7 +183,10 @@ impl Enclosed for Inner {
     fn open(&self) -> Result<Arc<dyn Container>> {
         let open = || {
             let Bytes { source, content } = (self.bytes)()?;
-            let opened = decode_budget::opening(work(self.options.file_size), || {
+            // What is verified before its first byte is decoded to its end.
+            let is_first = matches!(self.options.verify.resolve(source.len()), Verify::First);
+            let whole = if is_first { source.len() } else { 0 };
+            let opened = decode_budget::opening(work(self.options.file_size).saturating_add(whole), || {
                 open_or_explain(&Input { content, ..Input::of(source.clone())? }, &self.options)
             });
             let (container, error) = match opened {
