@@ -158,14 +158,6 @@ def test_a_line_of_python_works(piece: Piece, place: Place, monkeypatch: pytest.
     execute(place.put(text), names)
 
 
-@of("rust")
-def test_a_block_of_rust_is_in_a_program_that_cargo_tests(piece: Piece) -> None:
-    program = (ROOT / "tests/outside/lib.rs").read_text()
-    lines = [line.strip() for line in program.splitlines()]
-    wanted = [line.strip() for line in piece.text.splitlines()]
-    assert any(lines[at : at + len(wanted)] == wanted for at in range(len(lines)))
-
-
 def test_cargo_runs_every_example_of_rustdoc() -> None:
     examples = [piece for piece in everything() if piece.document.endswith(".rs") and piece.language != "sh"]
     assert len(examples) >= 9
