@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 
+import doors
 import faults
 import hostile
 import readers
@@ -22,11 +23,12 @@ HERE = pathlib.Path(__file__).parent
 
 # What is done, the share of the time, and how.
 PARTS = (
-    ("readers, default options", 0.12, lambda *job: readers.run(*job, "")),
-    ("readers, threads=1,cache=1M", 0.12, lambda *job: readers.run(*job, "threads=1,cache=1M")),
-    ("several users, a lost and lying server", 0.12, users.run),
-    ("changed sources", 0.10, faults.changes),
-    ("errors of the disk", 0.10, faults.transient),
+    ("readers, default options", 0.10, lambda *job: readers.run(*job, "")),
+    ("readers, threads=1,cache=1M", 0.10, lambda *job: readers.run(*job, "threads=1,cache=1M")),
+    ("several users, a lost and lying server", 0.10, users.run),
+    ("all doors at once", 0.10, doors.run),
+    ("changed sources", 0.08, faults.changes),
+    ("errors of the disk", 0.08, faults.transient),
     ("kill, SIGTERM, umount under load", 0.08, faults.ends),
     ("small limits", 0.08, faults.limits),
     ("temporary files on a full disk", 0.04, faults.full),
