@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +20,8 @@ use crate::wanted::carried;
 
 /// How many pieces are decoded at a time.
 const AT_ONCE: usize = 8;
+/// More than are decoded ahead at any time.
+const UNCHARGED: usize = 64;
 
 /// The stream of a container.
 pub(in crate::format) struct Decoded {
@@ -43,6 +46,8 @@ struct Shared {
     last: Mutex<Option<(u64, Piece, Charge)>>,
     /// What is decoded ahead of a walk within a part.
     run: Mutex<Run>,
+    /// The last [`UNCHARGED`] pieces that were decoded ahead, which the opening of a container pays for when it reads them.
+    uncharged: Mutex<VecDeque<u64>>,
     /// Held while a piece is decoded, by its number: others wait for it. Locks are taken from inner to outer
     /// containers, so that no cycle can deadlock.
     decoding: [Mutex<()>; AT_ONCE],
@@ -66,6 +71,7 @@ impl Decoded {
             account,
             last: Mutex::default(),
             run: Mutex::default(),
+            uncharged: Mutex::default(),
             decoding: Default::default(),
         });
         Ok(Self { outer, is_own, shared, walk: Mutex::default(), threads: options.threads.clone() })
@@ -136,6 +142,17 @@ impl Shared {
         self.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn uncharged(&self) -> MutexGuard<'_, VecDeque<u64>> {
+        self.uncharged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether piece `piece` was decoded ahead and is read for the first time.
+    fn is_uncharged(&self, piece: u64) -> bool {
+        let mut uncharged = self.uncharged();
+        let found = uncharged.iter().position(|&ahead| ahead == piece);
+        found.is_some_and(|at| uncharged.remove(at).is_some())
+    }
+
     /// Decodes the pieces of [`Run`]; ends early where that fails, or nothing more can be kept.
     fn decode_run(&self) {
         loop {
@@ -170,6 +187,9 @@ impl Shared {
         let last = || self.last().as_ref().filter(|last| last.0 == piece).map(|last| last.1.clone());
         let kept = || self.pieces.get(&key).or_else(last).or_else(|| self.stream.ready(piece));
         let found = kept().map_or_else(|| self.decode(piece, len, is_ahead, kept), Ok)?;
+        if !is_ahead && self.is_uncharged(piece) {
+            decode_budget::charge_opening(len)?;
+        }
         // A checksum that covers more may have failed since.
         self.stream.gate(piece).map_or(Ok(()), |gate| gate.wait())?;
         Ok(found)
@@ -183,7 +203,9 @@ impl Shared {
         }
         let reserved = self.pieces.reserve(len, &self.account, |gone| self.free(gone));
         let reserved = if is_ahead { Ok(reserved?) } else { reserved };
-        decode_budget::charge_opening(len)?;
+        if !is_ahead {
+            decode_budget::charge_opening(len)?;
+        }
         // What the walk reads in parts stays, whatever is decoded ahead of it.
         let last = if is_ahead { None } else { self.last().take() };
         if let Some((_, bytes, _)) = last {
@@ -192,6 +214,13 @@ impl Shared {
         let mut bytes = self.buffers.buffer(to_usize(len, "piece")?)?;
         decode_budget::once(|| self.stream.decode(piece, &mut bytes))?;
         let found = Arc::new(bytes);
+        if is_ahead {
+            let mut uncharged = self.uncharged();
+            if uncharged.len() >= UNCHARGED {
+                uncharged.pop_front();
+            }
+            uncharged.push_back(piece);
+        }
         if let Ok(reserved) = reserved {
             return Ok(self.pieces.keep((self.stream.id(), piece), found, len, reserved));
         }
@@ -324,6 +353,17 @@ mod tests {
         let (decoded, blob) = decoded(true);
         (0..COUNT).for_each(|piece| read(&decoded, piece));
         assert!((0..COUNT).all(|piece| blob.begun(piece) == 1));
+    }
+
+    #[test]
+    fn what_is_decoded_ahead_is_charged_to_the_opening_that_reads_it() {
+        // 256 for each piece besides its bytes.
+        let cost = COUNT * (PIECE + 256);
+        for (limit, fits) in [(cost, true), (cost - 1, false)] {
+            let (decoded, _) = decoded(true);
+            let read = |piece: u64| decoded.read(FileOffset(piece * PIECE), &mut [0; 10], "header");
+            assert_eq!(decode_budget::opening(limit, || (0..COUNT).try_for_each(read)).is_ok(), fits, "{limit}");
+        }
     }
 
     #[test]
