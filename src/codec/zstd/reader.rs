@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use xxhash_rust::xxh64::Xxh64;
 
@@ -14,7 +13,7 @@ use crate::account::{Buffer, Pages};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::Result;
 use crate::source::Source;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 use super::checkpoint::Recorder;
 use super::decode::{FrameDecoder, length_error};
@@ -31,7 +30,7 @@ pub(super) enum Reader {
         /// Hash of the content so far, if requested.
         hash: Option<Xxh64>,
         /// For a decoder that exceeds the account.
-        _turn: Option<Turn>,
+        turn: Option<Turn>,
     },
     /// Random access.
     Whole(Whole),
@@ -79,7 +78,7 @@ impl Whole {
 impl Reader {
     /// A reader with a decoder that keeps its own window; `turn` if that exceeds the account.
     pub(super) fn stream(decoder: FrameDecoder, turn: Option<Turn>) -> Self {
-        Self::ContentStream { decoder, hash: None, _turn: turn }
+        Self::ContentStream { decoder, hash: None, turn }
     }
 
     /// Hashes the content as it is decoded. Must be called before the first byte.
@@ -110,6 +109,11 @@ impl Reader {
     pub(super) fn record(&mut self, with: impl FnOnce(&mut Recorder)) {
         let (Self::ContentStream { decoder, .. } | Self::Whole(Whole { decoder, .. })) = self;
         decoder.record(with);
+    }
+
+    /// Whether it exceeds the account.
+    pub(super) fn has_turn(&self) -> bool {
+        matches!(self, Self::ContentStream { turn: Some(_), .. })
     }
 
     /// Whether it supports random access.
@@ -176,31 +180,79 @@ impl Reader {
 
 /// Admits one decoder at a time to exceed the account.
 #[derive(Default)]
-pub(super) struct Turns(Arc<(Mutex<bool>, Condvar)>);
+pub(super) struct Turns(Arc<(Mutex<TurnState>, Condvar)>);
+
+#[derive(Default)]
+struct TurnState {
+    is_taken: bool,
+    /// How often a reader with a turn has become idle.
+    idled: u64,
+}
 
 /// Permission to exceed the account; released on drop.
-pub(super) struct Turn(Arc<(Mutex<bool>, Condvar)>);
+pub(super) struct Turn(Arc<(Mutex<TurnState>, Condvar)>);
 
 impl Turns {
-    /// Waits for a turn; calls `drop_idle` repeatedly, which drops idle readers that hold one.
+    fn lock(&self) -> MutexGuard<'_, TurnState> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a turn; calls `drop_idle`, which drops idle readers that hold one, now and whenever one has become idle.
     pub(super) fn wait(&self, drop_idle: impl Fn()) -> Turn {
-        let (taken, freed) = &*self.0;
         loop {
+            let idled = self.lock().idled;
             drop_idle();
-            let mut state = taken.lock().unwrap_or_else(PoisonError::into_inner);
-            if !*state {
-                *state = true;
+            let mut state = self.lock();
+            while state.is_taken && state.idled == idled {
+                state = self.0.1.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            if !state.is_taken {
+                state.is_taken = true;
                 return Turn(Arc::clone(&self.0));
             }
-            drop(freed.wait_timeout(state, Duration::from_millis(50)));
         }
+    }
+
+    /// Records that a reader with a turn has become idle, where `drop_idle` finds it.
+    pub(super) fn note_idle(&self) {
+        self.lock().idled += 1;
+        self.0.1.notify_all();
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let (taken, freed) = &*self.0;
-        *taken.lock().unwrap_or_else(PoisonError::into_inner) = false;
-        freed.notify_all();
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).is_taken = false;
+        self.0.1.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn who_waits_for_a_turn_gets_that_of_a_reader_that_becomes_idle() {
+        let (turns, idle) = (Turns::default(), Mutex::new(None));
+        let drop_idle = || drop(idle.lock().unwrap().take());
+        let first = turns.wait(drop_idle);
+        let (asked, wait) = mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let asked = asked;
+                let second = turns.wait(|| {
+                    drop_idle();
+                    let _ = asked.send(());
+                });
+                drop(second);
+            });
+            // It has found none, and waits.
+            wait.recv().unwrap();
+            *idle.lock().unwrap() = Some(first);
+            turns.note_idle();
+        });
+        assert!(!turns.lock().is_taken && idle.lock().unwrap().is_none());
     }
 }

@@ -354,6 +354,7 @@ impl Frames {
     ) {
         let len = self.content_of(index, frame);
         let is_over = len.is_some_and(|len| cursor.piece.saturating_mul(PIECE) >= len);
+        let has_turn = cursor.reader.has_turn();
         let mut old = None;
         let mut live = lock(&state.live);
         claim.end(&mut live);
@@ -379,5 +380,8 @@ impl Frames {
             self.recycle(cursor.reader);
         }
         self.mark_recent(index);
+        if has_turn {
+            self.turns.note_idle();
+        }
     }
 }
