@@ -141,6 +141,11 @@ pub fn opening<T>(limit: u64, make: impl FnOnce() -> Result<T>) -> Result<T> {
     made.map_err(|e| if spent > limit { Error::new(Kind::TooLarge { value: spent, limit }, OPEN) } else { e })
 }
 
+/// Whether this thread is opening a container in another one.
+pub fn is_opening() -> bool {
+    OPENING.get().is_some()
+}
+
 /// Charges `len` bytes to the container that this thread is opening; does nothing if it is not opening one.
 ///
 /// # Errors

@@ -4,21 +4,36 @@
 //! in a header; the match lengths are in the stream of sequences, the only part that is read. The cost is therefore
 //! proportional to the stored size, not to the decoded size.
 //!
+//! Parts of a long frame are measured at once. A block may repeat tables of the blocks before it: those that do so at the
+//! beginning of a part are measured when the part before is.
+//!
 //! Limits: frames of 0.5 and 0.6, and frames that depend on a dictionary, cannot be measured.
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use crate::account::decode_budget;
 use crate::bytes::{Cursor, FileOffset, to_u64};
+use crate::checksum::Threads;
 use crate::error::{Error, Result};
 use crate::source::Source;
+use crate::wanted::carried;
 
 use super::frame::Frame;
-use super::header::{Block, BlockKind, Generation};
+use super::header::{Block, BlockKind};
 use super::literals::Literals;
 use super::v07::{Dialect, RepeatOffsets, Sequences, Tables, measure_literals};
 
 /// Bytes per read if frames are measured in order (a few blocks, or many small frames), and otherwise.
 const READ_AHEAD: u64 = 512 << 10;
 const READ_SINGLE: u64 = 4 << 10;
+
+/// Least stored bytes of a part, and maximum parts of a frame.
+const PART: u64 = 1 << 20;
+const MOST: u64 = 256;
 
 /// Measures frames, reusing buffers and tables.
 #[derive(Debug, Default)]
@@ -30,52 +45,144 @@ pub(super) struct Measure {
     tables: Tables,
 }
 
+/// Blocks in a row, measured without those before them.
+#[derive(Debug)]
+struct Part {
+    blocks: Range<FileOffset>,
+    /// Where all three tables are known: blocks before that may repeat tables of earlier parts, and are not counted.
+    known_at: FileOffset,
+    /// Bytes of content from there on; `None` if they cannot be measured.
+    sum: Option<u64>,
+    is_coded: bool,
+    tables: Tables,
+}
+
+/// The parts of a frame, in order.
+struct Sum {
+    next: u64,
+    waiting: BTreeMap<u64, Part>,
+    /// With the tables of the part before.
+    measure: Measure,
+    /// Bytes of content so far; `None` if they cannot be measured.
+    sum: Option<u64>,
+    is_coded: bool,
+}
+
+impl Default for Sum {
+    fn default() -> Self {
+        Self { next: 0, waiting: BTreeMap::new(), measure: Measure::default(), sum: Some(0), is_coded: false }
+    }
+}
+
 impl Measure {
-    /// Bytes of content of `frame`; `None` if they cannot be measured.
+    /// Bytes of content of `frame`; `None` if they cannot be measured. On all threads that are free if it is long.
     ///
     /// # Errors
     /// Fails if the file cannot be read or a header is malformed.
-    pub(super) fn frame(&mut self, source: &Source, frame: &Frame) -> Result<Option<u64>> {
-        let dialect = match frame.header.generation {
-            Generation::V05 | Generation::V06 => return Ok(None),
-            Generation::V07 => Dialect::V07,
-            Generation::Modern => Dialect::Modern,
-        };
-        if frame.header.dictionary != 0 {
+    pub(super) fn frame(&mut self, source: &Source, frame: &Frame, threads: &Threads) -> Result<Option<u64>> {
+        if Dialect::of(frame).is_none() || frame.header.dictionary != 0 {
             return Ok(None);
         }
-        self.tables.clear();
-        let (mut at, end) = (frame.blocks_at, frame.at.plus(frame.stored));
-        let (mut sum, mut is_coded) = (0_u64, false);
+        // What is read for a container that is being opened is charged to this thread.
+        let parts = if decode_budget::is_opening() { 1 } else { (frame.stored / PART).max(1) };
+        let helpers = threads.helpers(parts - 1);
+        let len = if helpers.count() == 0 { u64::MAX } else { PART.max(frame.stored / MOST) };
+        self.in_parts(source, frame, helpers.count(), len)
+    }
+
+    /// The same in parts of at least `len` stored bytes, on this thread and `helpers` others.
+    fn in_parts(&mut self, source: &Source, frame: &Frame, helpers: usize, len: u64) -> Result<Option<u64>> {
+        // Where the next part begins; `None` after the last one.
+        let next = Mutex::new((0, Some(frame.blocks_at), self));
+        let sum = Mutex::new(Sum::default());
+        let work = || {
+            let mut measure = Self::default();
+            loop {
+                let mut next = lock(&next);
+                let (number, Some(at)) = (next.0, next.1) else { return Ok(()) };
+                let end = next.2.end_of(source, frame, at, len);
+                (next.0, next.1) = (number + 1, end.as_ref().ok().and_then(|end| end.1));
+                drop(next);
+                // The first one begins without tables.
+                let part = measure.part(source, frame, at..end?.0, number == 0)?;
+                lock(&sum).add(source, frame, number, part)?;
+            }
+        };
+        thread::scope(|scope| {
+            let helping: Vec<_> = (0..helpers).map(|_| scope.spawn(carried(work))).collect();
+            let done = work();
+            helping.into_iter().fold(done, |done, helper| {
+                done.and(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            })
+        })?;
+        let Sum { sum, is_coded, .. } = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // An empty total from compressed blocks is not trusted: only decoding shows whether they are valid.
+        Ok(sum.filter(|&sum| sum > 0 || !is_coded || frame.is_cut))
+    }
+
+    /// Where the part that begins at `at`, of some `len` bytes, ends, and whether there is another one.
+    fn end_of(
+        &mut self,
+        source: &Source,
+        frame: &Frame,
+        mut at: FileOffset,
+        len: u64,
+    ) -> Result<(FileOffset, Option<FileOffset>)> {
+        let (start, end) = (at, frame.at.plus(frame.stored));
         while at < end {
-            let start = self.read(source, at, Block::HEADER)?;
-            let block = Block::read(&mut Cursor::new(self.bytes.get(start..).unwrap_or_default(), at), &frame.header)?;
-            let size = Block::HEADER + block.stored();
-            let content = if let Some(known) = block.content() {
-                known
-            } else {
-                is_coded = true;
-                let start = self.read(source, at, size)?;
-                let bytes = self.bytes.get(start + Block::HEADER..start + size).unwrap_or_default();
-                match compressed(bytes, dialect, &mut self.tables) {
-                    // A repeated table may belong to a dictionary that the frame does not name.
-                    Ok(size) if size <= to_u64(frame.header.max_block()) => size,
-                    Ok(_) | Err(_) => return Ok(None),
-                }
-            };
-            sum = sum.saturating_add(content);
-            at = at.plus(to_u64(size));
+            let block = self.block(source, frame, at)?;
+            at = at.plus(to_u64(Block::HEADER + block.stored()));
             if block.last || block.kind == BlockKind::End {
-                // An empty total from compressed blocks is not trusted: only decoding shows whether they are valid.
-                return Ok(Some(sum).filter(|&sum| sum > 0 || !is_coded));
+                return Ok((at, None));
+            }
+            if at.0 - start.0 >= len {
+                return Ok((at, Some(at)));
             }
         }
         // As much of it as is there.
         if frame.is_cut {
-            Ok(Some(sum))
+            Ok((at, None))
         } else {
             Err(Error::corrupt("the frame has no last block", "block header").at(at))
         }
+    }
+
+    fn block(&mut self, source: &Source, frame: &Frame, at: FileOffset) -> Result<Block> {
+        let start = self.read(source, at, Block::HEADER)?;
+        Block::read(&mut Cursor::new(self.bytes.get(start..).unwrap_or_default(), at), &frame.header)
+    }
+
+    /// Measures `blocks`; `is_known` says that the tables are those of the blocks before them.
+    fn part(&mut self, source: &Source, frame: &Frame, blocks: Range<FileOffset>, is_known: bool) -> Result<Part> {
+        let dialect = Dialect::of(frame).unwrap_or(Dialect::Modern);
+        if !is_known {
+            self.tables.clear();
+        }
+        let (mut at, mut known_at) = (blocks.start, is_known.then_some(blocks.start));
+        let (mut sum, mut is_coded) = (Some(0_u64), false);
+        while at < blocks.end && sum.is_some() {
+            let block = self.block(source, frame, at)?;
+            let size = Block::HEADER + block.stored();
+            let content = if let Some(known) = block.content() {
+                Some(known)
+            } else {
+                is_coded = true;
+                let start = self.read(source, at, size)?;
+                let bytes = self.bytes.get(start + Block::HEADER..start + size).unwrap_or_default();
+                let measured = compressed(bytes, dialect, &mut self.tables);
+                if measured.is_ok() && self.tables.are_known() {
+                    known_at = known_at.or(Some(at));
+                }
+                // A repeated table may belong to a dictionary that the frame does not name.
+                measured.ok().filter(|&size| size <= to_u64(frame.header.max_block()))
+            };
+            if known_at.is_some() {
+                sum = sum.zip(content).map(|(sum, content)| sum.saturating_add(content));
+            }
+            at = at.plus(to_u64(size));
+        }
+        let known_at = known_at.unwrap_or(blocks.end);
+        Ok(Part { known_at, sum, is_coded, tables: std::mem::take(&mut self.tables), blocks })
     }
 
     /// Ensures that `bytes` contains `len` bytes from `at` on; returns their index.
@@ -98,6 +205,30 @@ impl Measure {
         }
         Ok(start as usize)
     }
+}
+
+impl Sum {
+    /// Adds part `number`, and measures what it has left to the tables of the part before.
+    fn add(&mut self, source: &Source, frame: &Frame, number: u64, part: Part) -> Result<()> {
+        self.waiting.insert(number, part);
+        while let Some(part) = self.waiting.remove(&self.next) {
+            self.next += 1;
+            let Part { blocks, known_at, sum, is_coded, tables } = part;
+            let before = self.measure.part(source, frame, blocks.start..known_at, true)?;
+            self.sum = self
+                .sum
+                .zip(before.sum)
+                .zip(sum)
+                .map(|((all, before), sum)| all.saturating_add(before).saturating_add(sum));
+            self.is_coded |= is_coded || before.is_coded;
+            self.measure.tables = if known_at < blocks.end { tables } else { before.tables };
+        }
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The decoded size of the compressed block `src`.
@@ -157,7 +288,12 @@ mod tests {
                 .unwrap();
         let mut measure = Measure::default();
         for (frame, (part, level)) in scan.frames.iter().zip(&parts) {
-            assert_eq!(measure.frame(&source, &frame).unwrap(), Some(to_u64(part.len())), "level {level}");
+            let want = Some(to_u64(part.len()));
+            assert_eq!(measure.frame(&source, &frame, &Threads::new(1)).unwrap(), want, "level {level}");
+            for (helpers, len) in [(0, 1), (1, 1), (3, 1000)] {
+                let measured = measure.in_parts(&source, &frame, helpers, len).unwrap();
+                assert_eq!(measured, want, "level {level}, {helpers} helpers, {len} bytes");
+            }
         }
     }
 }

@@ -80,7 +80,7 @@ impl Frames {
     fn count(&self, index: usize) -> Result<u64> {
         let frame = self.frame(index)?;
         let inside = |e: Error| inside(index, &frame, e);
-        match self.counted.measure(&self.source, &frame).map_err(inside)? {
+        match self.counted.measure(&self.source, &frame, &self.policy.threads).map_err(inside)? {
             Some(len) => Limits::check(len, self.policy.content, "content size").map_err(inside),
             None if frame.is_long() => self.pass(index).map(|pass| pass.len),
             None => self.check(index),
@@ -92,7 +92,7 @@ impl Frames {
     pub(super) fn expected(&self, index: usize, frame: &Frame) -> Result<(u64, bool)> {
         let known = match frame.content.or_else(|| self.counted.get(index)?.ok()) {
             Some(known) => Some(known),
-            None => self.counted.measure(&self.source, frame)?,
+            None => self.counted.measure(&self.source, frame, &self.policy.threads)?,
         };
         let limit = COUNTED.0.max(frame.stored.saturating_mul(COUNTED.1)).min(self.policy.content);
         Ok(known.map_or((frame.bound.min(limit), false), |len| (len, true)))

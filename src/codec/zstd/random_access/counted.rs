@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::account::{Account, Records};
+use crate::checksum::Threads;
 use crate::error::{Error, Result};
 use crate::source::Source;
 
@@ -87,9 +88,9 @@ impl Counted {
     ///
     /// # Errors
     /// Fails if the file cannot be read or a header is malformed.
-    pub(super) fn measure(&self, source: &Source, frame: &Frame) -> Result<Option<u64>> {
+    pub(super) fn measure(&self, source: &Source, frame: &Frame, threads: &Threads) -> Result<Option<u64>> {
         let mut measure = lock(&self.measures).pop().unwrap_or_default();
-        let counted = measure.frame(source, frame);
+        let counted = measure.frame(source, frame, threads);
         lock(&self.measures).push(measure);
         counted
     }

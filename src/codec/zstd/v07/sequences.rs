@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 
 use crate::error::{Error, Result};
 
+use super::super::frame::Frame;
+use super::super::header::Generation;
 use super::alphabet::{Alphabet, LITERALS, MATCHES, OFFSETS};
 use super::bits::ReverseBitReader;
 use super::fse::{FseEntry, SEQUENCES, Table, read_distribution};
@@ -62,6 +64,15 @@ pub(in crate::codec::zstd) enum Dialect {
 }
 
 impl Dialect {
+    /// That of `frame`; `None` of 0.5 and 0.6, which have another one.
+    pub(in crate::codec::zstd) fn of(frame: &Frame) -> Option<Self> {
+        match frame.header.generation {
+            Generation::V05 | Generation::V06 => None,
+            Generation::V07 => Some(Self::V07),
+            Generation::Modern => Some(Self::Modern),
+        }
+    }
+
     /// Converts a table mode to its number in 0.7.
     fn mode(self, mode: u8) -> u8 {
         match (self, mode) {
@@ -112,6 +123,11 @@ impl Tables {
         let src = tables.matches.described(&MATCHES, src)?;
         let src = tables.literals.described(&LITERALS, src)?;
         Ok((tables, src))
+    }
+
+    /// Whether there are all three.
+    pub(in crate::codec::zstd) fn are_known(&self) -> bool {
+        [&self.literals, &self.offsets, &self.matches].iter().all(|slot| !matches!(slot.source, TableSource::Nothing))
     }
 
     /// Clears the tables; their memory is reused.
