@@ -113,6 +113,9 @@
 //! file is a rule that maps byte ranges to pieces. All modules are internal: they are public only for the project's
 //! tests and benchmarks, are not documented here, and change without notice.
 
+// docs.rs names the feature that an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("positions and sizes of 64 bits are used as indices: a 64-bit target is needed");
 
