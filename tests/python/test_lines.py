@@ -35,6 +35,7 @@ NOT_RUN = {
     "builds everything, or runs for minutes": [
         "scripts/test    # format, lints, tests, documentation; scripts/test quick after a change, scripts/test full before a release",
         "scripts/package deb|rpm|wheel|tar",
+        "scripts/release",
         "scripts/bench",
         "scripts/gpu pack",
         "scripts/fuzz FORMAT",
