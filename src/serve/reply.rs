@@ -1,6 +1,8 @@
 //! Replies: their headers, and errors as JSON.
 #![forbid(unsafe_code)]
 
+use std::io::ErrorKind;
+
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde_json::json;
@@ -44,7 +46,8 @@ pub(super) fn refused(status: StatusCode, why: &str) -> Reply {
 pub(super) fn failed(error: &Error) -> Reply {
     let status = match error.kind() {
         Kind::NotFound => StatusCode::NOT_FOUND,
-        Kind::Io(io) if io.kind() == std::io::ErrorKind::NotFound => StatusCode::NOT_FOUND,
+        // Below a file, there is nothing.
+        Kind::Io(io) if matches!(io.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => StatusCode::NOT_FOUND,
         Kind::NoRoom { .. } => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };

@@ -57,6 +57,7 @@ fn a_broken_chunk_is_an_error_and_never_a_missing_one() {
     fs::write(dir.path().join("bad.fzm"), bad).unwrap();
     fs::write(dir.path().join("good.fzm"), good).unwrap();
     fs::write(dir.path().join("none.fzm"), "not one").unwrap();
+    fs::write(dir.path().join("plain"), "text").unwrap();
     let server = Server::start(dir.path(), &["--no-token"]);
     for path in ["bad.fzm/data.raw", "bad.fzm/data.zarr/data/c/0"] {
         for headers in ["", "range: bytes=0-3\r\n"] {
@@ -67,7 +68,7 @@ fn a_broken_chunk_is_an_error_and_never_a_missing_one() {
         }
     }
     assert_eq!(server.get("bad.fzm/stages/01-rle/info.json").status, 200);
-    for path in ["good.fzm/data.zarr/data/c/9", "good.fzm/missing", "missing", "missing/data.raw"] {
+    for path in ["good.fzm/data.zarr/data/c/9", "good.fzm/missing", "missing", "missing/data.raw", "plain/c/0"] {
         assert_eq!(server.get(path).status, 404, "{path}");
     }
     assert_eq!(server.get("none.fzm/error.txt").status, 200);
