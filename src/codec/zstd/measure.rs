@@ -64,13 +64,13 @@ struct Sum {
     /// With the tables of the part before.
     measure: Measure,
     /// Bytes of content so far; `None` if they cannot be measured.
-    sum: Option<u64>,
+    total: Option<u64>,
     is_coded: bool,
 }
 
 impl Default for Sum {
     fn default() -> Self {
-        Self { next: 0, waiting: BTreeMap::new(), measure: Measure::default(), sum: Some(0), is_coded: false }
+        Self { next: 0, waiting: BTreeMap::new(), measure: Measure::default(), total: Some(0), is_coded: false }
     }
 }
 
@@ -115,9 +115,9 @@ impl Measure {
                 done.and(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             })
         })?;
-        let Sum { sum, is_coded, .. } = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Sum { total, is_coded, .. } = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
         // An empty total from compressed blocks is not trusted: only decoding shows whether they are valid.
-        Ok(sum.filter(|&sum| sum > 0 || !is_coded || frame.is_cut))
+        Ok(total.filter(|&total| total > 0 || !is_coded || frame.is_cut))
     }
 
     /// Where the part that begins at `at`, of some `len` bytes, ends, and whether there is another one.
@@ -215,11 +215,8 @@ impl Sum {
             self.next += 1;
             let Part { blocks, known_at, sum, is_coded, tables } = part;
             let before = self.measure.part(source, frame, blocks.start..known_at, true)?;
-            self.sum = self
-                .sum
-                .zip(before.sum)
-                .zip(sum)
-                .map(|((all, before), sum)| all.saturating_add(before).saturating_add(sum));
+            let sum = before.sum.zip(sum).map(|(before, sum)| before.saturating_add(sum));
+            self.total = self.total.zip(sum).map(|(total, sum)| total.saturating_add(sum));
             self.is_coded |= is_coded || before.is_coded;
             self.measure.tables = if known_at < blocks.end { tables } else { before.tables };
         }

@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn within_a_part_the_next_pieces_are_chosen_and_those_behind_go() {
         let range = |piece: u64| (piece < 30).then_some(piece * 100..(piece + 1) * 100);
-        let is_run = |piece: u64| piece % 20 != 0;
+        let is_run = |piece: u64| !piece.is_multiple_of(20);
         let mut walk = Walk::default();
         let next: Vec<_> = (0..30).map(|at| walk.reads(at, 1, 350, is_run, range)).collect();
         assert!(next.iter().all(|next| next.parts.is_empty()));
