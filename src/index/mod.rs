@@ -182,7 +182,7 @@ impl Records {
         let Some(secret) = self.index.secret().filter(|_| record::is_name(name)) else { return false };
         let Some(Subject { key, dir }) = self.subject() else { return false };
         let [head, tag] = record::seal(secret, key, name, payload);
-        // What was found is of this version only if that is still there.
+        // A record is of this version only if that is still there.
         if self.source.check().is_err() {
             return false;
         }

@@ -17,9 +17,9 @@ from conftest import mounted, said, source
 
 PLAIN = {".tar": bytes, ".bz2": bz2.decompress, ".gz": gzip.decompress, ".zst": zstd.decompress, ".pzstd": zstd.decompress}
 FILES = sorted(path for path in (source("RATARMOUNT") / "tests").iterdir() if ".tar" in path.name and path.suffix in PLAIN)
-# Whose contents are not compared: larger than that.
+# Larger members are compared by their size alone.
 LARGE = 1 << 30
-# What tarfile takes for a prefix in a header of GNU, which has a time of an incremental archive there.
+# The access time in a header of GNU, which tarfile takes for a prefix.
 TIME = re.compile(r"1\d{10}/")
 GNU = b"ustar  "
 # Archives of which tarfile has another view.

@@ -20,7 +20,7 @@ EXPRESSION = re.compile(r"[a-z][\w.]*[\[(].*[\])]\.?[\w.]*", re.DOTALL)
 
 @dataclass(frozen=True)
 class Piece:
-    """What is copied at once: a block, or one line in a text."""
+    """A text that is copied at once: a block, or one line in a text."""
 
     document: str
     line: int
@@ -70,7 +70,7 @@ def docstrings(path: Path) -> Iterator[Piece]:
 
 
 def manual(page: str) -> Iterator[Piece]:
-    """What is not filled, and what is bold, of a page in man(7)."""
+    """The text that is not filled, and that in bold, of a page in man(7)."""
     shown = {"\\-": "-", "\\(aq": "'", "\\(dq": '"', "\\e": "\\", "\\&": ""}
 
     def plain(text: str) -> str:

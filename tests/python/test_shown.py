@@ -122,7 +122,7 @@ def test_the_service_mounts_with_the_settings_that_are_shown(settings: str, plac
     """)
 
 
-# What is given for each option of the table in README.md.
+# Values for each option of the table in README.md.
 GIVEN = {
     "verify=auto|first|background|off": "verify=auto verify=first verify=background verify=off",
     "cache=SIZE": "cache=64M",

@@ -59,7 +59,7 @@ def test_every_array_of_the_corpora_is_what_the_archive_reads() -> None:
 
 
 def test_a_variable_is_read_where_it_is_indexed(tmp_path: Path) -> None:
-    # What is broken is not between the indices that are read.
+    # The broken part is not between the indices that are read.
     data = made.frames(tmp_path / "x.zst", broken=7)
     field = opened(tmp_path / "x.zst", options=made.OPTIONS)["data"]
     assert field.shape == data.shape and field.dims == ("dim_0", "dim_1") and not field.variable._in_memory

@@ -87,7 +87,7 @@ fn a_chunk_file_that_is_swapped_is_an_error_everywhere() {
         // From then on the others too: half of what is served would be old.
         assert!(is_changed(&support::read(&first).unwrap_err()), "{what}");
         assert!(is_changed(&container.unchanged().unwrap_err()), "{what}");
-        // What was opened before is in memory, and old.
+        // The container opened before is in memory, and old.
         if let Ok(after) = support::read_at(&*container, "data.raw") {
             assert!(after == before, "{what}");
         }

@@ -46,7 +46,7 @@ class Shown:
         self.top, self.refused = Path(into), ""
         for some in range(0, len(self.names), 500):
             chosen = sorted(self.names)[some : some + 500]
-            # What is broken is missing then.
+            # A broken part is missing then.
             self.refused += run("extract", str(path), into, *chosen).stderr
 
     def array(self, name: str) -> np.ndarray:

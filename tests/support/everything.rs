@@ -40,7 +40,7 @@ const KEPT: u64 = CACHE / 4;
 /// Bytes read at a time.
 const STRIDE: u64 = 300_000;
 
-/// What was there.
+/// The outcome of reading everything of a container.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Seen {
     /// Whether the container opened.

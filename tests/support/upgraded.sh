@@ -13,7 +13,7 @@ dd bs=65536 count=1 status=none <&3 >/tmp/begin
 install /after.deb
 [ "$(fzmfs --version)" != "$before" ]
 [ "$(programs)" = '/usr/bin/fzmfs (deleted)' ]
-# What was not read before: nobody has it but the old daemon.
+# The rest of the file: only the old daemon has it.
 cat /tmp/begin - <&3 | cmp - /numbers
 cmp /mnt/before/numbers /numbers
 fzmfs mount -o cache=8M,index=off /numbers.zst /mnt/after

@@ -67,5 +67,5 @@ _fzmfs() {
     fi
 }
 
-# What is not completed here is a file.
+# Everything else is a file.
 complete -F _fzmfs -o bashdefault -o default fzmfs

@@ -54,7 +54,46 @@ struct Part {
     /// Bytes of content from there on; `None` if they cannot be measured.
     sum: Option<u64>,
     is_coded: bool,
+    /// Whether the last block of the frame is among them.
+    has_ended: bool,
     tables: Tables,
+}
+
+/// The headers of the blocks, by which a frame is divided into parts.
+struct Headers<'a> {
+    measure: &'a mut Measure,
+    /// The next part: its number, and where it begins; `None` after the last one.
+    number: u64,
+    at: Option<FileOffset>,
+}
+
+impl Headers<'_> {
+    /// The next part, of at least `len` stored bytes: its number, and its blocks.
+    fn next(&mut self, source: &Source, frame: &Frame, len: u64) -> Result<Option<(u64, Range<FileOffset>)>> {
+        let Some(start) = self.at.take() else { return Ok(None) };
+        let (mut at, end, number) = (start, frame.at.plus(frame.stored), self.number);
+        self.number += 1;
+        if frame.stored <= len {
+            return Ok(Some((number, start..end)));
+        }
+        while at < end {
+            let block = self.measure.block(source, frame, at)?;
+            at = at.plus(to_u64(Block::HEADER + block.stored()));
+            if is_end(block) {
+                break;
+            }
+            if at.0 - start.0 >= len {
+                self.at = Some(at).filter(|&at| at < end);
+                break;
+            }
+        }
+        Ok(Some((number, start..at)))
+    }
+}
+
+/// Whether it is the last block of a frame.
+fn is_end(block: Block) -> bool {
+    block.last || block.kind == BlockKind::End
 }
 
 /// The parts of a frame, in order.
@@ -66,11 +105,13 @@ struct Sum {
     /// Bytes of content so far; `None` if they cannot be measured.
     total: Option<u64>,
     is_coded: bool,
+    has_ended: bool,
 }
 
 impl Default for Sum {
     fn default() -> Self {
-        Self { next: 0, waiting: BTreeMap::new(), measure: Measure::default(), total: Some(0), is_coded: false }
+        let (waiting, measure) = (BTreeMap::new(), Measure::default());
+        Self { next: 0, waiting, measure, total: Some(0), is_coded: false, has_ended: false }
     }
 }
 
@@ -83,7 +124,7 @@ impl Measure {
         if Dialect::of(frame).is_none() || frame.header.dictionary != 0 {
             return Ok(None);
         }
-        // What is read for a container that is being opened is charged to this thread.
+        // Reads for a container that is being opened are charged to this thread.
         let parts = if decode_budget::is_opening() { 1 } else { (frame.stored / PART).max(1) };
         let helpers = threads.helpers(parts - 1);
         let len = if helpers.count() == 0 { u64::MAX } else { PART.max(frame.stored / MOST) };
@@ -92,19 +133,15 @@ impl Measure {
 
     /// The same in parts of at least `len` stored bytes, on this thread and `helpers` others.
     fn in_parts(&mut self, source: &Source, frame: &Frame, helpers: usize, len: u64) -> Result<Option<u64>> {
-        // Where the next part begins; `None` after the last one.
-        let next = Mutex::new((0, Some(frame.blocks_at), self));
+        let headers = Mutex::new(Headers { measure: self, number: 0, at: Some(frame.blocks_at) });
         let sum = Mutex::new(Sum::default());
         let work = || {
             let mut measure = Self::default();
             loop {
-                let mut next = lock(&next);
-                let (number, Some(at)) = (next.0, next.1) else { return Ok(()) };
-                let end = next.2.end_of(source, frame, at, len);
-                (next.0, next.1) = (number + 1, end.as_ref().ok().and_then(|end| end.1));
-                drop(next);
+                let next = lock(&headers).next(source, frame, len)?;
+                let Some((number, blocks)) = next else { return Ok(()) };
                 // The first one begins without tables.
-                let part = measure.part(source, frame, at..end?.0, number == 0)?;
+                let part = measure.part(source, frame, blocks, number == 0)?;
                 lock(&sum).add(source, frame, number, part)?;
             }
         };
@@ -115,36 +152,14 @@ impl Measure {
                 done.and(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             })
         })?;
-        let Sum { total, is_coded, .. } = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Sum { total, is_coded, has_ended, .. } = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // Of a frame that is cut off, as much as is there.
+        if !has_ended && total.is_some() && !frame.is_cut {
+            let end = frame.at.plus(frame.stored);
+            return Err(Error::corrupt("the frame has no last block", "block header").at(end));
+        }
         // An empty total from compressed blocks is not trusted: only decoding shows whether they are valid.
         Ok(total.filter(|&total| total > 0 || !is_coded || frame.is_cut))
-    }
-
-    /// Where the part that begins at `at`, of some `len` bytes, ends, and whether there is another one.
-    fn end_of(
-        &mut self,
-        source: &Source,
-        frame: &Frame,
-        mut at: FileOffset,
-        len: u64,
-    ) -> Result<(FileOffset, Option<FileOffset>)> {
-        let (start, end) = (at, frame.at.plus(frame.stored));
-        while at < end {
-            let block = self.block(source, frame, at)?;
-            at = at.plus(to_u64(Block::HEADER + block.stored()));
-            if block.last || block.kind == BlockKind::End {
-                return Ok((at, None));
-            }
-            if at.0 - start.0 >= len {
-                return Ok((at, Some(at)));
-            }
-        }
-        // As much of it as is there.
-        if frame.is_cut {
-            Ok((at, None))
-        } else {
-            Err(Error::corrupt("the frame has no last block", "block header").at(at))
-        }
     }
 
     fn block(&mut self, source: &Source, frame: &Frame, at: FileOffset) -> Result<Block> {
@@ -152,15 +167,15 @@ impl Measure {
         Block::read(&mut Cursor::new(self.bytes.get(start..).unwrap_or_default(), at), &frame.header)
     }
 
-    /// Measures `blocks`; `is_known` says that the tables are those of the blocks before them.
+    /// Measures `blocks`, up to the last one of the frame; `is_known` says that the tables are those of the blocks before.
     fn part(&mut self, source: &Source, frame: &Frame, blocks: Range<FileOffset>, is_known: bool) -> Result<Part> {
         let dialect = Dialect::of(frame).unwrap_or(Dialect::Modern);
         if !is_known {
             self.tables.clear();
         }
         let (mut at, mut known_at) = (blocks.start, is_known.then_some(blocks.start));
-        let (mut sum, mut is_coded) = (Some(0_u64), false);
-        while at < blocks.end && sum.is_some() {
+        let (mut sum, mut is_coded, mut has_ended) = (Some(0_u64), false, false);
+        while at < blocks.end && sum.is_some() && !has_ended {
             let block = self.block(source, frame, at)?;
             let size = Block::HEADER + block.stored();
             let content = if let Some(known) = block.content() {
@@ -180,9 +195,10 @@ impl Measure {
                 sum = sum.zip(content).map(|(sum, content)| sum.saturating_add(content));
             }
             at = at.plus(to_u64(size));
+            has_ended = is_end(block);
         }
         let known_at = known_at.unwrap_or(blocks.end);
-        Ok(Part { known_at, sum, is_coded, tables: std::mem::take(&mut self.tables), blocks })
+        Ok(Part { known_at, sum, is_coded, has_ended, tables: std::mem::take(&mut self.tables), blocks })
     }
 
     /// Ensures that `bytes` contains `len` bytes from `at` on; returns their index.
@@ -213,11 +229,12 @@ impl Sum {
         self.waiting.insert(number, part);
         while let Some(part) = self.waiting.remove(&self.next) {
             self.next += 1;
-            let Part { blocks, known_at, sum, is_coded, tables } = part;
+            let Part { blocks, known_at, sum, is_coded, has_ended, tables } = part;
             let before = self.measure.part(source, frame, blocks.start..known_at, true)?;
             let sum = before.sum.zip(sum).map(|(before, sum)| before.saturating_add(sum));
             self.total = self.total.zip(sum).map(|(total, sum)| total.saturating_add(sum));
             self.is_coded |= is_coded || before.is_coded;
+            self.has_ended |= has_ended;
             self.measure.tables = if known_at < blocks.end { tables } else { before.tables };
         }
         Ok(())

@@ -44,7 +44,7 @@ struct Shared {
     account: Account,
     /// The piece that was decoded last for the walk, by its number, if `pieces` has no room for it: a walk reads it in parts.
     last: Mutex<Option<(u64, Piece, Charge)>>,
-    /// What is decoded ahead of a walk within a part.
+    /// Pieces of one part to be decoded ahead of a walk.
     run: Mutex<Run>,
     /// The last [`UNCHARGED`] pieces that were decoded ahead, which the opening of a container pays for when it reads them.
     uncharged: Mutex<VecDeque<u64>>,
@@ -93,13 +93,12 @@ impl Decoded {
         if let Some(behind) = behind.and_then(|behind| self.shared.pieces.take(&(stream.id(), behind))) {
             self.shared.free(behind);
         }
-        let shared = || self.shared.clone();
         if self.shared.run().extend(run) {
-            let shared = shared();
+            let shared = self.shared.clone();
             self.threads.run(Box::new(carried(move || shared.decode_run())));
         }
         for piece in parts.into_iter().filter(|&piece| !self.shared.is_there(piece)) {
-            let shared = shared();
+            let shared = self.shared.clone();
             let job = carried(move || {
                 // Its reader gets the error.
                 drop(shared.piece(piece, true));
@@ -123,7 +122,7 @@ impl Run {
         if pieces.is_empty() {
             return false;
         }
-        // What was passed already is not needed any more.
+        // The walk has passed those before.
         let from = if pieces.contains(&self.pieces.start) { self.pieces.start } else { pieces.start };
         self.pieces = from..pieces.end;
         !std::mem::replace(&mut self.is_begun, true)
@@ -201,8 +200,9 @@ impl Shared {
         if let Some(found) = kept() {
             return Ok(found);
         }
-        let reserved = self.pieces.reserve(len, &self.account, |gone| self.free(gone));
-        let reserved = if is_ahead { Ok(reserved?) } else { reserved };
+        let reserve = || self.pieces.reserve(len, &self.account, |gone| self.free(gone));
+        // Ahead of the walk, nothing is decoded that cannot be kept.
+        let reserved = if is_ahead { Some(reserve()?) } else { None };
         if !is_ahead {
             decode_budget::charge_opening(len)?;
         }
@@ -221,7 +221,7 @@ impl Shared {
             }
             uncharged.push_back(piece);
         }
-        if let Ok(reserved) = reserved {
+        if let Some(reserved) = reserved.or_else(|| reserve().ok()) {
             return Ok(self.pieces.keep((self.stream.id(), piece), found, len, reserved));
         }
         if let Ok(charge) = self.account.charge_window(len, "piece") {

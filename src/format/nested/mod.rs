@@ -183,7 +183,7 @@ impl Enclosed for Inner {
     fn open(&self) -> Result<Arc<dyn Container>> {
         let open = || {
             let Bytes { source, content } = (self.bytes)()?;
-            // What is verified before its first byte is decoded to its end.
+            // A stream that is verified before its first byte is decoded to its end.
             let is_first = matches!(self.options.verify.resolve(source.len()), Verify::First);
             let whole = if is_first { source.len() } else { 0 };
             let opened = decode_budget::opening(work(self.options.file_size).saturating_add(whole), || {

@@ -3,7 +3,7 @@
 //! Every path below a directory is opened component by component, relative to the handle of the one before it; no
 //! reparse point (symbolic link, junction, placeholder of a cloud) is followed, and no name leads elsewhere: see `names`.
 //!
-//! What is weaker here than on Unix:
+//! Weaker here than on Unix:
 //! - A write changes the times of a file only when its writer closes it. Until then new bytes may be read as old ones.
 //! - Owners, groups and rights are not those of access control lists: every file counts as readable by all.
 //! - A file is deleted on close, and not at once: a name that is being deleted counts as missing.

@@ -85,7 +85,7 @@ class Archive(Mapping[str, Array]):
         # not in `_source`.
         self._again = self._source if os.path.isabs(self._source) else source
         self._paths: dict[str, str] | None = None
-        # Those that keep it open.
+        # The arrays that keep it open.
         self._arrays: set[weakref.ref[Array]] = set()
         # The same, opened for a GPU of that number.
         self._on_gpus: dict[int, Archive] = {}

@@ -154,7 +154,7 @@ class CudaView:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        # Whoever takes it keeps this object.
+        # The taker keeps this object.
         self._whole = self._whole or self[...]
         return self._whole.__cuda_array_interface__
 

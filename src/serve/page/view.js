@@ -58,7 +58,7 @@ export class View {
     return this.isReversed ? `${this.map}_r` : this.map;
   }
 
-  // What is on the page.
+  // The elements of the page.
 
   build(name, words) {
     const { shape, dtype } = this;

@@ -126,7 +126,7 @@ fn rate(bytes: usize, time: Duration) -> f64 {
     bytes as f64 / time.as_secs_f64() / 1e9
 }
 
-/// What was measured of a chain.
+/// The measurements of a chain.
 struct Row {
     stored: u64,
     bytes: usize,

@@ -44,7 +44,7 @@ const LONG: Duration = Duration::from_secs(20);
 /// Longest reply that is read.
 const MOST: u64 = 4 << 20;
 
-/// What is served, and where.
+/// The server: its addresses, the handle of its root, and the bytes of `data.raw`.
 struct Server {
     http: SocketAddr,
     nfs: SocketAddr,

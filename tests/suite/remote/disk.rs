@@ -40,7 +40,7 @@ fn what_was_read_before_takes_no_request_but_one_that_asks_whether_it_changed() 
     let log = server.take_log();
     assert_eq!((log.len(), log[0].sent), (1, 0), "{log:?}");
     assert_eq!(log[0].headers["if-none-match"], "\"v1\"");
-    // What was not read before is fetched, and nothing twice.
+    // The rest is fetched, and nothing twice.
     assert!(again.get(FileOffset(0), 20 * MIB, "x").unwrap() == bytes);
     assert!(sent(&server) < 17 * MIB, "{}", sent(&server));
     server.fail([Fault::Status(403)]);

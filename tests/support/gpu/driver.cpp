@@ -64,7 +64,7 @@ static long number(const char *name, const char *otherwise) { return atol(word(n
 static std::mutex mutex;
 static bool poisoned;
 static std::map<std::string, long> calls;
-// What was allocated, and how long it is. Before and behind it lies an edge that nobody may write to.
+// Allocations by address, with their lengths. Before and behind it lies an edge that nobody may write to.
 static const size_t EDGE = 512;
 // Address space for allocations that adjoin; none is used twice.
 static const size_t ARENA = (size_t)1 << 40;

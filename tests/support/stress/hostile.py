@@ -229,6 +229,6 @@ class Watched:
         self.over.set()
         if self.disk:
             self.thread.join()
-            # What is left of one command and what the next one takes may overlap for a moment.
+            # The memory of one command and that of the next one may overlap for a moment.
             if self.most > SPILL + MIB:
                 self.row.fault(f"{self.file}: {self.most >> 20} MiB of disk space, with spill={SPILL >> 20}M")

@@ -21,7 +21,7 @@ from common import MIB, Sources, Stress
 
 HERE = pathlib.Path(__file__).parent
 
-# What is done, the share of the time, and how.
+# Each part: its name, its share of the time, and its function.
 PARTS = (
     ("readers, default options", 0.10, lambda *job: readers.run(*job, "")),
     ("readers, threads=1,cache=1M", 0.10, lambda *job: readers.run(*job, "threads=1,cache=1M")),
