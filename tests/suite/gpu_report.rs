@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
+
+use crate::support::alone::alone;
 
 #[allow(dead_code, reason = "the program uses it")]
 #[path = "../bench/gpu/children.rs"]
@@ -20,19 +21,13 @@ fn step(name: &'static str, seconds: u64, script: &str) -> Step {
     Step { name, seconds, log: "log.txt", program: "/bin/sh".into(), args, shown: false }
 }
 
-/// Runs tests of this file alone in a process: the report ends all children of its own.
+/// Alone in a process: the report ends all children of its own.
 #[test]
 fn steps_pass_by_their_exit_code_and_within_their_limit() {
-    let own = std::env::current_exe().unwrap();
-    let name = "gpu_report::in_a_process_of_its_own";
-    let output = Command::new(own).args(["--exact", name, "--ignored", "--nocapture"]).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    alone("gpu_report::steps_pass_by_their_exit_code_and_within_their_limit", &[], report_of_steps);
 }
 
-#[test]
-#[ignore = "run by the test above"]
-fn in_a_process_of_its_own() {
+fn report_of_steps() {
     children::adopt_orphans();
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path();

@@ -10,6 +10,7 @@ use fzmfs::{Archive, Device, DeviceBuffer, Error, ErrorKind, ForeignStream, Opti
 
 use crate::gpu::driver::{device, is_real};
 use crate::gpu_driver::{file, files};
+use crate::support::alone::alone;
 
 /// A function of the driver, which is loaded.
 #[expect(unsafe_code, reason = "dlsym")]
@@ -184,25 +185,18 @@ fn memory_comes_back_when_the_last_clone_is_dropped() {
     assert!(fetched(&buffer) == want);
 }
 
-/// Runs the test below alone in a process: the driver counts for all of it.
+/// Alone in a process: the driver counts for all of it.
 #[test]
 fn only_stored_bytes_go_up_and_no_decoded_ones_come_back() {
     if is_real() {
         return crate::support::mounts::skip("counting copies", "the driver is a real one");
     }
-    let name = "gpu_resident::in_a_process_of_its_own";
-    let own = std::env::current_exe().unwrap();
-    let output = std::process::Command::new(own).args(["--exact", name, "--ignored", "--nocapture"]).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.contains("1 passed"), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    if device(None).is_some() {
+        alone("gpu_resident::only_stored_bytes_go_up_and_no_decoded_ones_come_back", &[], copies_are_few);
+    }
 }
 
-#[test]
-#[ignore = "run by the test above"]
-fn in_a_process_of_its_own() {
-    if device(None).is_none() {
-        return;
-    }
+fn copies_are_few() {
     let copied: extern "C" fn(i32) -> u64 = function(c"fake_copied");
     let [up, down] = [0, 1];
     for (name, path) in files() {

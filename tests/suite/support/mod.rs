@@ -1,5 +1,6 @@
 //! What several test modules need.
 
+pub(crate) mod alone;
 #[path = "../../support/hostile_factor.rs"]
 mod hostile_factor;
 pub(crate) mod made;
