@@ -4,8 +4,11 @@
 
 use sha2::{Digest, Sha256};
 
+use super::identity::Identity;
 use super::{Backing, Source};
 use crate::bytes::FileOffset;
+use crate::error::Result;
+use crate::limits::zeroed;
 
 /// Bytes at the start and at the end of a file that are part of it.
 const ENDS: u64 = 64 << 10;
@@ -29,11 +32,22 @@ impl Source {
             Backing::File(held) => held,
             Backing::Other(origin) => return origin.fingerprint(),
         };
-        let len = self.len().min(ENDS);
-        let head = self.get(FileOffset(0), len, "file").ok()?;
-        let tail = self.get(FileOffset(self.len().saturating_sub(len)), len, "file").ok()?;
-        let identity = held.fingerprint();
+        let fingerprint = of_file(&held.identity(), |at, dst| self.read(at, dst, "file")).ok()?;
         self.check().ok()?;
-        Some(combined("file", &[&identity, &head, &tail]))
+        Some(fingerprint)
     }
+}
+
+/// The fingerprint of a local file, wherever it is mounted: by itself or in a directory.
+///
+/// # Errors
+/// From `read`, which fills the slice with the bytes at the offset.
+pub(super) fn of_file(identity: &Identity, read: impl Fn(FileOffset, &mut [u8]) -> Result<()>) -> Result<[u8; 32]> {
+    let len = identity.size.min(ENDS);
+    let end = |at: u64| {
+        let mut bytes = zeroed(len, "file")?;
+        read(FileOffset(at), &mut bytes).map(|()| bytes)
+    };
+    let (head, tail) = (end(0)?, end(identity.size.saturating_sub(len))?);
+    Ok(combined("file", &[&identity.fingerprint(), &head, &tail]))
 }

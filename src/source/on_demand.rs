@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::dir::refused;
+use super::fingerprint::of_file;
 use super::folder::descriptors;
 use super::identity::{Identity, Pin};
 use super::origin::Origin;
@@ -137,6 +138,13 @@ impl Origin for OnDemand {
         self.pin.mtime()
     }
 
+    fn fingerprint(&self) -> Option<[u8; 32]> {
+        let file = self.open().ok()?;
+        let identity = Identity::of(&fstat(&file).ok()?);
+        self.compare(&identity).ok()?;
+        of_file(&identity, |at, dst| self.read(at, dst, "file")).ok()
+    }
+
     fn file(&self) -> Option<Arc<File>> {
         self.opened()
     }
@@ -194,6 +202,17 @@ mod tests {
         }
         drop(sources);
         assert!(files.is_empty());
+    }
+
+    #[test]
+    fn a_file_is_the_same_to_the_index_by_itself_and_in_a_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let sources = sources(dir.path(), 2, &Arc::default());
+        let alone = |name: &str| Source::open(&dir.path().join(name)).unwrap().fingerprint();
+        assert_eq!(sources[0].fingerprint(), alone("0"));
+        assert!(alone("0").is_some() && alone("0") != alone("1"));
+        std::fs::write(dir.path().join("0"), [7; 8]).unwrap();
+        assert_eq!(sources[0].fingerprint(), None, "it has changed");
     }
 
     #[test]

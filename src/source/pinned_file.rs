@@ -87,9 +87,9 @@ impl PinnedFile {
         })
     }
 
-    /// The fields that identify this version, as bytes.
-    pub(super) fn fingerprint(&self) -> Vec<u8> {
-        self.identity.lock().unwrap_or_else(PoisonError::into_inner).fingerprint()
+    /// The identity as it is known last.
+    pub(super) fn identity(&self) -> Identity {
+        *self.identity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_changed(&self) -> bool {

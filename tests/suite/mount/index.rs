@@ -84,6 +84,29 @@ fn a_second_mount_lists_an_archive_without_its_headers() {
 }
 
 #[test]
+fn the_containers_of_a_mounted_directory_have_the_index_that_they_have_alone() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::nothing();
+    let dir = mounted.dir.path();
+    std::fs::create_dir(dir.join("logs")).unwrap();
+    let content = make(&dir.join("logs/log.zst"));
+    std::fs::write(dir.join("end"), &content[LEN - 100_000..]).unwrap();
+    let tail = "tail -c 100000 mnt/log | cmp - end && stat -Lc %s mnt/log";
+    let index = format!("layout=plain,index={}", dir.join("index").display());
+    for (source, read_first, least, most) in [
+        ("logs", "cat mnt/log > /dev/null; ", LEN as u64, u64::MAX),
+        ("logs", "", 0, 20 * MIB),
+        ("logs/log.zst", "", 0, 20 * MIB),
+    ] {
+        let (said, decoded) = read_of(&mounted, source, &index, &format!("{read_first}{tail}"));
+        assert_eq!(said, format!("{LEN}\n"), "{source}");
+        assert!((least..=most).contains(&decoded), "{source}: {decoded}");
+    }
+}
+
+#[test]
 fn a_directory_that_cannot_hold_an_index_is_said_and_no_error() {
     let dir = tempfile::tempdir().unwrap();
     let content = make(&dir.path().join("log.zst"));
