@@ -78,6 +78,7 @@ fn request(args: &Mount, file: &Path, context: format::Options) -> MountOptions 
         threads: reading.thread_count(),
         access: access(mounting),
         owner: Owner { uid: mounting.uid, gid: mounting.gid, umask: mounting.umask.unwrap_or(0) },
+        noexec: mounting.noexec,
         auto_unmount: mounting.auto_unmount,
         fsname: mounting.fsname.clone().or_else(|| Some(shown(file).into_owned().into_os_string())),
         idle: mounting.idle.filter(|&seconds| seconds > 0).map(|seconds| Duration::from_secs(seconds.into())),

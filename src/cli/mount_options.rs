@@ -8,7 +8,8 @@ use std::ffi::{OsStr, OsString};
 
 use crate::platform::OsStrExt;
 
-/// Words of mount(8) and fstab(5) that do not affect a read-only mount, or that mount(8) has handled already.
+/// Words of mount(8) and fstab(5) that do not affect a read-only mount, or that mount(8) has handled already. Those that
+/// promise what a mount would not keep are not among them.
 const IGNORED: &[&str] = &[
     "_netdev",
     "async",
@@ -29,7 +30,6 @@ const IGNORED: &[&str] = &[
     "noauto",
     "nodev",
     "nodiratime",
-    "noexec",
     "nofail",
     "nogroup",
     "noiversion",
@@ -39,7 +39,6 @@ const IGNORED: &[&str] = &[
     "norelatime",
     "nostrictatime",
     "nosuid",
-    "nosymfollow",
     "nouser",
     "nousers",
     "owner",
@@ -238,7 +237,7 @@ mod tests {
     fn an_unknown_word_suggests_the_nearest() {
         check(&["allow_othre"], Err("-o allow_othre: no such option; did you mean allow_other?"));
         check(&["cach=1"], Err("-o cach: no such option; did you mean cache?"));
-        check(&["noexce"], Err("-o noexce: no such option; did you mean noexec?"));
+        check(&["nodve"], Err("-o nodve: no such option; did you mean nodev?"));
         check(&["elephant"], Err("-o elephant: no such option; the options are allow_other, cache, dict, ro"));
         check(&["ro,dict"], Err("-o dict needs a value: dict=FILE"));
     }

@@ -282,7 +282,9 @@ fn attach(request: &MountOptions, point: &Point) -> Result<(Option<OwnedFd>, Own
             }
         }
     }
-    let options: Vec<&str> = kernel_options(request).chain(request.auto_unmount.then_some(AUTO_UNMOUNT)).collect();
+    let ours = [(request.noexec, "noexec"), (request.auto_unmount, AUTO_UNMOUNT)];
+    let ours = ours.into_iter().filter_map(|(given, word)| given.then_some(word));
+    let options: Vec<&str> = kernel_options(request).chain(ours).collect();
     let mounted = helper::mount(&source, &point.directory, &options);
     let (device, watcher) = mounted.map_err(|why| Failure::at(&request.mountpoint, why))?;
     Ok((watcher, device))
@@ -306,7 +308,8 @@ fn mount_direct(device: &OwnedFd, source: &OsStr, point: &Point, request: &Mount
         data.push_str(option);
     }
     let (source, data) = (CString::new(source.as_bytes())?, CString::new(data)?);
-    let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
+    let mut flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
+    flags.set(MountFlags::NOEXEC, request.noexec);
     Ok(rustix::mount::mount(source, point.directory.link(), mountinfo::TYPE, flags, data.as_c_str())?)
 }
 

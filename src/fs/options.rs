@@ -29,6 +29,8 @@ pub struct MountOptions {
     pub access: Access,
     /// Owner and umask.
     pub owner: Owner,
+    /// Whether no program can be run from the mount.
+    pub noexec: bool,
     /// Whether the mount is removed even if the daemon is killed.
     pub auto_unmount: bool,
     /// The source shown by `mount` and `df`; by default the container's path.
@@ -51,6 +53,7 @@ impl MountOptions {
             threads: cores,
             access: Access::default(),
             owner: Owner::default(),
+            noexec: false,
             auto_unmount: false,
             fsname: None,
             idle: None,

@@ -25,6 +25,9 @@ pub(in crate::cli) struct MountArgs {
     /// Unmount when no file was open and no request came for this long, with suffix s, m, h or d; 0 for never [default: 0]
     #[arg(long, value_name = "SECONDS", value_parser = seconds::parse)]
     pub(in crate::cli) idle: Option<u32>,
+    /// Let no program be run from the mount
+    #[arg(long)]
+    pub(in crate::cli) noexec: bool,
     /// Let the kernel check file modes (always on)
     #[arg(long, alias = "default_permissions")]
     pub(in crate::cli) default_permissions: bool,

@@ -80,6 +80,22 @@ fn a_compressed_archive_is_the_directory_that_tar_extracts() {
 }
 
 #[test]
+fn with_noexec_no_member_can_be_run() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::nothing();
+    let dir = mounted.dir.path();
+    sh(dir, "mkdir in && printf '#!/bin/sh\\necho ran\\n' > in/run && chmod 755 in/run && tar -cf x.tar -C in run");
+    fs::write(dir.join("x.tar.zst"), zstd(&fs::read(dir.join("x.tar")).unwrap())).unwrap();
+    for (options, want) in [("ro", "ran\n"), ("ro,noexec,nosuid,nodev,user=anna", "")] {
+        mount(&mounted, &dir.join("x.tar.zst"), &["-o", options]);
+        assert_eq!(sh(dir, "mnt/x.tar/run 2>/dev/null || true"), want, "{options}");
+        assert!(run(fzmfs().arg("umount").arg(&mounted.point)).status.success());
+    }
+}
+
+#[test]
 fn the_layout_plain_shows_members_where_the_compressed_archive_is_and_leaves_others_alone() {
     if !can_mount() {
         return;
