@@ -72,6 +72,7 @@ mod stats;
 mod sys;
 mod umount;
 mod visited;
+mod wake;
 mod walks;
 mod xattrs;
 

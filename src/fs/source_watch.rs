@@ -11,8 +11,7 @@
 //! read, when an event names them, and a fixed number every few seconds.
 #![forbid(unsafe_code)]
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -25,6 +24,7 @@ use super::events::Events;
 use super::inode_attr::Numbering;
 use super::opened_inodes::OpenedInodes;
 use super::sys;
+use super::wake::Wake;
 use crate::error::{Error, Kind, Result};
 use crate::source::{Folder, Source};
 use crate::tree::Ino;
@@ -52,7 +52,7 @@ pub(super) struct Watch {
     /// A checksum failed, and the pages are not dropped yet.
     failed: AtomicBool,
     /// Wakes the watching thread, which may watch other containers too.
-    wake: Arc<File>,
+    wake: Arc<Wake>,
     opened: Mutex<OpenedInodes>,
     numbers: Numbering,
     /// Number of times that [`Watch::look`] has notified the kernel of a change.
@@ -65,7 +65,7 @@ impl Watch {
     /// # Errors
     /// Fails if no descriptor is left.
     pub(super) fn new(sources: Vec<Arc<Source>>, folder: Option<Arc<Folder>>) -> io::Result<Self> {
-        let wake = Arc::new(sys::event_fd()?);
+        let wake = Arc::new(Wake::new()?);
         let events = Events::watch(&sources, folder.as_ref()).ok();
         if events.as_ref().is_none_or(|(_, complete)| !complete) {
             tracing::debug!("not every file of the container can be watched; they are checked every {PERIOD:?}");
@@ -80,7 +80,7 @@ impl Watch {
         sources: Vec<Arc<Source>>,
         folder: Option<Arc<Folder>>,
         numbers: Numbering,
-        wake: Arc<File>,
+        wake: Arc<Wake>,
     ) -> Self {
         let (changed, failed, opened) = (AtomicBool::new(false), AtomicBool::new(false), Mutex::default());
         let told = AtomicU32::new(0);
@@ -90,9 +90,7 @@ impl Watch {
     /// Checks once. Makes the kernel drop the pages of a container that has changed or failed. Called at intervals of
     /// at least [`SETTLED`], since replies in flight may fill pages after the first time.
     pub(super) fn look(&self, notifier: &Notifier) {
-        if self.failed.swap(false, Ordering::AcqRel) {
-            self.drop_pages_twice(notifier);
-        }
+        self.drop_failed(notifier);
         // If `stat` failed, the next call tries again.
         let _ = self.unchanged();
         self.folder.iter().for_each(|folder| _ = folder.check_some(LOOKED_AT));
@@ -102,6 +100,13 @@ impl Watch {
                 tracing::warn!("{}: the file changed; what was opened before is no longer served", file.display());
             }
             self.drop_pages(notifier);
+        }
+    }
+
+    /// Makes the kernel drop the pages of a container that has failed a check, if it has them still.
+    pub(super) fn drop_failed(&self, notifier: &Notifier) {
+        if self.failed.swap(false, Ordering::AcqRel) {
+            self.drop_pages_twice(notifier);
         }
     }
 
@@ -144,7 +149,7 @@ impl Watch {
     /// Records a checksum failure in bytes that were served: the kernel's pages are to be dropped.
     pub(super) fn mark_failed(&self) {
         if !self.failed.swap(true, Ordering::AcqRel) {
-            self.wake();
+            self.wake.now();
         }
     }
 
@@ -156,28 +161,22 @@ impl Watch {
     /// Records that a read or decode found a changed file.
     pub(super) fn mark_changed(&self) {
         if !self.changed.swap(true, Ordering::AcqRel) {
-            self.wake();
+            self.wake.now();
         }
     }
 
     /// Records that a file was opened: wakes the thread that checks open files.
     pub(super) fn opened(&self) {
         if self.events.is_none() {
-            self.wake();
+            self.wake.unless_awake();
         }
-    }
-
-    /// Wakes the watching thread. The counter would overflow after more files than can be opened.
-    fn wake(&self) {
-        (&*self.wake).write_all(&1_u64.to_ne_bytes()).ok();
     }
 
     /// Watches until a change is detected; then calls `forget` and makes the kernel drop all pages.
     pub(super) fn run(&self, notifier: &Notifier, forget: impl Fn()) {
         let mut looked = Instant::now();
-        let mut wake = &*self.wake;
         while !self.has_changed() {
-            let mut fds = vec![wake.as_fd()];
+            let mut fds = vec![self.wake.as_fd()];
             fds.extend(self.events.as_ref().map(|events| events.descriptor()));
             let ready = match sys::wait_readable(&fds, Some(PERIOD)) {
                 Ok(ready) => ready,
@@ -187,15 +186,12 @@ impl Watch {
                 }
             };
             if ready.first() == Some(&true) {
-                // Before the flags are read: whoever sets one afterwards wakes this thread again.
-                let _ = wake.read(&mut [0; 8]);
+                self.wake.take();
             }
             if let Some(events) = &self.events {
                 events.take();
             }
-            if self.failed.swap(false, Ordering::AcqRel) {
-                self.drop_pages_twice(notifier);
-            }
+            self.drop_failed(notifier);
             if looked.elapsed() >= PERIOD {
                 looked = Instant::now();
                 // The folder remembers the result.

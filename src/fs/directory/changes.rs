@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 use std::fs::File;
-use std::io::Read;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,13 +29,16 @@ impl Directory {
         }
     }
 
-    /// The containers to check: those with an open file, and those that failed a check.
+    /// The containers that failed a check since the last call.
+    pub(super) fn failed(&self) -> Vec<Arc<Watch>> {
+        std::mem::take(&mut *lock(&self.failed))
+    }
+
+    /// The containers to check at intervals: those with an open file.
     pub(super) fn watches(&self) -> Vec<Arc<Watch>> {
-        let mut watches = std::mem::take(&mut *lock(&self.failed));
         let state = self.state();
         let in_use = state.open.iter().map(|(_, session)| session.shared()).filter(|shared| shared.is_open());
-        watches.extend(in_use.map(|shared| shared.watch.clone()));
-        watches
+        in_use.map(|shared| shared.watch.clone()).collect()
     }
 
     /// Marks changed containers, so that they are found again as new ones even if the version of their file is the
@@ -52,31 +54,29 @@ impl Directory {
     }
 
     /// Checks the containers in use until the session makes `ends` readable; a changed one is no longer served. Sleeps
-    /// while no container has an open file; whoever opens one checks it.
+    /// while no container has an open file; whoever opens one wakes it, and so does a check that fails.
     pub(in crate::fs) fn watch(&self, notifier: &Notifier, ends: &File) {
         // The session has begun, and this is called once.
         let _ = self.notifier.set(notifier.clone());
-        let mut in_use = false;
+        let mut time = None;
         loop {
-            // While some are in use, no wake-up is needed.
-            let fds = [ends.as_fd(), self.wake.as_fd()];
-            let (fds, time) = if in_use { (&fds[..1], Some(PERIOD)) } else { (&fds[..], None) };
-            let Ok(ready) = sys::wait_readable(fds, time) else { return };
+            let Ok(ready) = sys::wait_readable(&[ends.as_fd(), self.wake.as_fd()], time) else { return };
             match ready[..] {
                 [true, ..] => return,
                 [_, true] => {
-                    // Files opened from here on wake this thread again.
-                    let _ = (&*self.wake).read(&mut [0; 8]);
-                    in_use = true;
+                    self.wake.take();
+                    self.wake.wakes();
+                    time = Some(PERIOD);
+                    self.failed().iter().for_each(|watch| watch.drop_failed(notifier));
                 }
-                [_, false] => {}
                 _ => {
-                    let watches = self.watches();
-                    for watch in &watches {
-                        watch.look(notifier);
-                    }
+                    self.watches().iter().for_each(|watch| watch.look(notifier));
                     self.give_up();
-                    in_use = !watches.is_empty();
+                    if self.watches().is_empty() {
+                        self.wake.sleeps();
+                        // One may have been opened just before.
+                        time = (!self.watches().is_empty()).then_some(PERIOD);
+                    }
                 }
             }
         }

@@ -31,7 +31,6 @@ mod tests;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -51,6 +50,7 @@ use super::options::{Access, MountOptions, Owner};
 use super::shared::{Decoder, catch_panic};
 use super::source_watch::Watch;
 use super::sys;
+use super::wake::Wake;
 use crate::account::{Share, Users};
 use crate::cache::Cache;
 use crate::error::Error;
@@ -95,7 +95,7 @@ pub(super) struct Directory {
     recent_listings: Recent<(u32, u64), Weak<OpenDir>>,
     next: AtomicU64,
     /// Wakes the thread that checks the containers in use.
-    wake: Arc<File>,
+    wake: Arc<Wake>,
     flat: Flat,
     ahead: Ahead,
     faults: Faults,
@@ -190,7 +190,7 @@ impl Directory {
             listings: RwLock::default(),
             recent_listings: Recent::new(held::MOST),
             next: AtomicU64::new(1),
-            wake: Arc::new(sys::event_fd()?),
+            wake: Arc::new(Wake::new()?),
             flat: Flat::default(),
             ahead: Ahead::default(),
             faults: Faults::new(&request.file),

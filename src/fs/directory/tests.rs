@@ -127,8 +127,9 @@ fn a_check_that_fails_when_its_container_is_closed_already_makes_the_kernel_drop
     mount.state().open.pop(&slot);
     let (_, again) = entered(&mount);
     assert!(mount.watches().is_empty(), "no file is open");
+    assert!(mount.failed().is_empty());
     fails(&Error::corrupt("wrong", "checksum"));
-    let is_looked_at = |mount: &Directory| mount.watches().iter().any(|looked| Arc::ptr_eq(looked, &watch));
+    let is_looked_at = |mount: &Directory| mount.failed().iter().any(|looked| Arc::ptr_eq(looked, &watch));
     assert!(is_looked_at(&mount) && !is_looked_at(&mount), "once");
     assert!(!Arc::ptr_eq(&again.shared().watch, &watch));
 }
