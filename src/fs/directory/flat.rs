@@ -24,7 +24,7 @@ use crate::account::Share;
 use crate::error::{self, Error, Result};
 use crate::fs::inode_attr::Numbering;
 use crate::fs::shared::GENERATION;
-use crate::mirror::{self, FlatNames, Shown, ShownFile, is_candidate, stat_container};
+use crate::mirror::{self, FlatNames, Layout, Shown, ShownFile, is_candidate, stat_container};
 use crate::parallel;
 use crate::recent::Recent;
 use crate::source::{Below, Rights, Seen};
@@ -165,7 +165,6 @@ impl Directory {
         };
         let at_once = if below.is_far() { mirror::FAR } else { 0 };
         parallel::in_order(at_once, entries, shown, |(name, kind, shown)| match (shown, flat.stem(&name)) {
-            (None, _) => names.push(&name, 0, plain(kind)),
             (Some(Ok(Look::Files(shown, _))), Some(stem)) => {
                 rules.layout.suffixes().iter().zip(shown).try_for_each(|(suffix, file)| {
                     let ino = file.and_then(|file| u8::try_from(file.ino.0).ok());
@@ -175,8 +174,9 @@ impl Directory {
             }
             // The server does not answer: each further container would wait as long. Or the reader was killed.
             (Some(Err(e)), _) if below.is_far() && is_out_of_reach(&e) || is_given_up(&e) => Err(e),
-            // Whether it shows as files or as a directory cannot be determined now.
-            (Some(Err(_)), _) => Ok(()),
+            (Some(Err(e)), _) if e.errno() == libc::ENOENT => Ok(()),
+            // Whether it shows as files or as a directory cannot be determined now; it is there, under its own name.
+            (None, _) | (Some(Err(_)), _) => names.push(&name, 0, plain(kind)),
             (Some(Ok(Look::Archive)), Some(stem)) => names.push(stem, 0, Kind::Archive),
             _ => names.push(&name, 0, Kind::Tree),
         })?;
@@ -207,6 +207,20 @@ impl Directory {
     pub(super) fn is_tree(&self, parent: u64, file: &OsStr, seen: &Seen, below: &Below) -> Result<bool> {
         let flat = self.flat_names(parent, below)?;
         Ok(matches!(self.shown(parent, file.as_bytes(), seen, None, &flat)?, Look::Tree))
+    }
+
+    /// Where the link to `target` in the directory `parent` leads: to the file of a container under the name that it has
+    /// here, if it has another one. Looks at targets in the same directory.
+    pub(super) fn plain_target(&self, parent: u64, below: &Below, target: &[u8]) -> Option<Vec<u8>> {
+        let file = target.strip_prefix(b"./").unwrap_or(target);
+        if self.containers.rules.layout != Layout::Plain || file.contains(&b'/') {
+            return None;
+        }
+        let seen = stat_container(below, OsStr::from_bytes(file)).ok()?;
+        let names = self.flat_names(parent, below).ok()?;
+        let stem = names.stem(file)?;
+        let is_shown = matches!(self.shown(parent, file, &seen, None, &names), Ok(Look::Files(..) | Look::Archive));
+        is_shown.then(|| stem.to_vec())
     }
 
     /// The name of the container at `path` in the directory `parent`, without a suffix.

@@ -167,7 +167,9 @@ impl Directory {
     /// The target of a symbolic link.
     pub(super) fn target(&self, number: u64) -> Result<Vec<u8>, Errno> {
         let (parent, name) = self.around(number)?;
-        let target = self.below(parent)?.link(&name).map_err(|e| errno(&e))?.into_bytes();
+        let below = self.below(parent)?;
+        let target = below.link(&name).map_err(|e| errno(&e))?.into_bytes();
+        let target = self.plain_target(parent, &below, &target).unwrap_or(target);
         let depth = self.path(number)?.components().count().saturating_sub(1);
         if stays_inside(Path::new(OsStr::from_bytes(&target)), depth) { Ok(target) } else { Err(Errno::EACCES) }
     }

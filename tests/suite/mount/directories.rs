@@ -299,6 +299,26 @@ fn a_compressed_file_is_the_file_that_it_was() {
 }
 
 #[test]
+fn a_link_to_a_compressed_file_leads_to_the_file_that_it_was() {
+    if !can_mount() {
+        return;
+    }
+    let tree = tree(&["-o", "layout=plain"]);
+    fs::write(tree.source.join("log.2.zst"), zstd::encode_all(&b"a line\n"[..], 1).unwrap()).unwrap();
+    for (name, target) in
+        [("latest.zst", "log.2.zst"), ("also", "./log.2.zst"), ("text", "text.txt"), ("array", "n05.b2nd")]
+    {
+        std::os::unix::fs::symlink(target, tree.source.join(name)).unwrap();
+    }
+    wait_until("the links are seen", || fs::symlink_metadata(tree.path("array")).is_ok());
+    for name in ["latest.zst", "also"] {
+        assert_eq!(fs::read(tree.path(name)).unwrap(), b"a line\n", "{name}");
+        assert_eq!(fs::read_link(tree.path(name)).unwrap().to_str(), Some("log.2"), "{name}");
+    }
+    assert!(tree.path("array/data.npy").is_file() && tree.path("text").is_file());
+}
+
+#[test]
 fn containers_in_containers_are_directories() {
     if !can_mount() {
         return;
