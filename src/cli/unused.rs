@@ -15,15 +15,17 @@ impl DecodeArgs {
     /// Reports the options that have no effect on the container `file`.
     pub(super) fn report_unused(&self, file: &Path, info: &Info) {
         // A compressed file may be any container inside.
-        let own_type = match info.format {
-            "fzm" | "ztensor" => true,
-            "blosc2" => info.details.get("array").is_some_and(Value::is_object),
-            _ => false,
-        };
         let is = |formats: &[&str]| formats.contains(&info.format);
+        let is_typed = is(&["fzm"]) || is(&["blosc2"]) && info.details.get("array").is_some_and(Value::is_object);
+        for (_, word) in [(&self.dtype.is_some(), "dtype"), (&self.shape.is_some(), "shape")]
+            .into_iter()
+            .filter(|(given, _)| is_typed && **given)
+        {
+            report::notice(file, format_args!("{word}= is used instead of what the container records"));
+        }
         let unused = [
-            (own_type && self.dtype.is_some(), "dtype"),
-            (own_type && self.shape.is_some(), "shape"),
+            (is(&["ztensor"]) && self.dtype.is_some(), "dtype"),
+            (is(&["ztensor"]) && self.shape.is_some(), "shape"),
             (info.details.get("space").is_none() && self.spacing.is_some(), "spacing"),
             (info.details.get("space").is_none() && self.units.is_some(), "units"),
             (is(&["fzm", "blosc2", "ztensor"]) && !self.dict.is_empty(), "dict"),
@@ -34,7 +36,10 @@ impl DecodeArgs {
         for (_, word) in unused.into_iter().filter(|(unused, _)| *unused) {
             let why = match word {
                 "dtype" | "shape" => "the container has its own",
-                "spacing" | "units" => "it has no array of as many dimensions",
+                "spacing" => {
+                    "it needs a distance for each dimension of an array, and the container has none of as many"
+                }
+                "units" => "the container has no array that it fits: see spacing=",
                 _ => "its format does not need it",
             };
             report::notice(file, format_args!("{word}= has no effect: {why}"));

@@ -433,6 +433,18 @@ fn extract_writes_the_tree_that_cat_reads() {
 }
 
 #[test]
+fn a_link_that_is_extracted_without_its_target_is_what_it_leads_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, out) = (dir.path().join("app.log.zst"), dir.path().join("out"));
+    fs::write(&file, zstd::encode_all(&b"a line\n"[..], 1).unwrap()).unwrap();
+    fzmfs(args!["extract", &file, &out, "app.log"]).ok();
+    assert!(out.join("app.log").symlink_metadata().unwrap().is_file());
+    assert_eq!(fs::read(out.join("app.log")).unwrap(), b"a line\n");
+    fzmfs(args!["extract", "--force", &file, &out, "app.log", "data.raw"]).ok();
+    assert_eq!(fs::read_link(out.join("app.log")).unwrap().to_str(), Some("data.raw"));
+}
+
+#[test]
 fn extract_replaces_nothing_unless_it_is_forced_and_never_leaves_its_directory() {
     let dir = tempfile::tempdir().unwrap();
     let (out, outside) = (dir.path().join("out"), dir.path().join("outside"));

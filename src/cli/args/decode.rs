@@ -97,7 +97,8 @@ impl FromStr for IndexPlace {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "off" => Ok(Self::Off),
-            "" => Err("expected a directory or off".to_owned()),
+            // What others call off must not become a directory of that name.
+            "" | "none" | "no" | "false" | "0" => Err("expected a directory or off".to_owned()),
             dir => Ok(Self::Dir(dir.into())),
         }
     }

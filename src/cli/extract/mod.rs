@@ -7,6 +7,7 @@
 mod directory;
 mod holes;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
@@ -168,6 +169,20 @@ fn is_inside(path: &str, outer: &str) -> bool {
     outer.is_empty() || path.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// The path that the link `path` to `target` leads to.
+fn resolved(path: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = path.split('/').collect();
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => _ = parts.pop(),
+            name => parts.push(name),
+        }
+    }
+    parts.join("/")
+}
+
 /// The files and links to write. Their directories are created as they are met.
 struct Files {
     wanted: Wanted,
@@ -235,7 +250,9 @@ impl Job<'_> {
         let slot = self.dir.slot(found.path()).map_err(refused)?;
         if found.kind() == EntryKind::Link && MAKES_LINKS {
             let target = self.archive.tree().link(found.ino()).map_err(|e| broken(&e))?;
-            return slot.link(&target, force).map_err(refused);
+            if !self.is_followed(found.path(), &target) {
+                return slot.link(&target, force).map_err(refused);
+            }
         }
         if !force && slot.is_taken() {
             return Err(taken());
@@ -246,6 +263,15 @@ impl Job<'_> {
             CopyError::Write(e) => refused(e),
         })?;
         part.finish(force).map_err(refused)
+    }
+
+    /// Whether the link `path` to `target` becomes what it leads to: a file that is not extracted itself.
+    fn is_followed(&self, path: &str, target: &str) -> bool {
+        let to = resolved(path, target);
+        let is_asked =
+            |asked: &OsString| asked.to_str().is_some_and(|asked| is_inside(&to, asked.trim_end_matches('/')));
+        let is_file = || self.archive.entry(&to).is_ok_and(|to| to.kind() == EntryKind::File);
+        !self.args.paths.is_empty() && !self.args.paths.iter().any(is_asked) && is_file()
     }
 
     fn fill(&self, found: &Entry, file: &mut File) -> Result<(), CopyError> {
