@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Bytes of the capability.
 const SECRET: usize = 16;
@@ -51,6 +51,14 @@ impl Admission {
     pub fn is_capability(text: &str) -> bool {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         (22..=256).contains(&text.len()) && text.bytes().all(is_plain)
+    }
+
+    /// What to call this server, which listens at `address`: all addresses have no other name.
+    pub(super) fn shown(&self, address: SocketAddr) -> String {
+        match self.hosts.first() {
+            Some(host) if address.ip().is_unspecified() => format!("{host}:{}", address.port()),
+            _ => address.to_string(),
+        }
     }
 
     /// The path that all others start with.

@@ -54,6 +54,7 @@ pub(super) async fn accept(
             }
         };
         stream.set_nodelay(true).ok();
+        let client = stream.peer_addr().ok();
         let (stalled, connected) = (Stalled::default(), metrics.connected());
         let member = crowd.member(stalled.clone());
         let (handler, asked) = (handler.clone(), member.clone());
@@ -67,7 +68,7 @@ pub(super) async fn accept(
                 TokioIo::new(Watched::new(stream, stalled.clone(), metrics.sent.clone())),
                 service_fn(move |request| {
                     let answering = asked.answering();
-                    let answer = handler.clone().answer(request);
+                    let answer = handler.clone().answer(request, client);
                     async move { answer.await.map(|reply| reply.map(|body| body.holding(answering))) }
                 }),
             );

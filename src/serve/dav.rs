@@ -34,8 +34,8 @@ const KNOWN: [&str; 7] = [
 
 /// An entry and its properties.
 enum Found {
-    /// A directory, and its time of modification.
-    Directory(i64),
+    /// A directory: its name, and its time of modification.
+    Directory(String, i64),
     File(Box<Served>),
 }
 
@@ -53,9 +53,15 @@ pub(super) fn too_deep() -> Reply {
     reply(StatusCode::FORBIDDEN, TYPE, ReplyBody::of(why))
 }
 
-/// The properties of the entry at `sent`, a path as sent, in `tree`, which is served at `prefix`; with those of its entries, if it is a
-/// directory and `with_entries`. A path that ends with a slash is that of a directory.
-pub(super) fn answer(tree: &ServedTree, prefix: &str, sent: &str, with_entries: bool, asked: &Asked) -> Reply {
+/// The properties of the entry at `sent`, a path as sent, in `tree`, which is called `name` and served at `prefix`; with those of its
+/// entries, if it is a directory and `with_entries`. A path that ends with a slash is that of a directory.
+pub(super) fn answer(
+    tree: &ServedTree,
+    (name, prefix): (&str, &str),
+    sent: &str,
+    with_entries: bool,
+    asked: &Asked,
+) -> Reply {
     let Some(path) = &decoded(sent) else {
         return refused(StatusCode::NOT_FOUND, "no entry can have this path");
     };
@@ -75,7 +81,8 @@ pub(super) fn answer(tree: &ServedTree, prefix: &str, sent: &str, with_entries: 
         Resource::Directory(entries) => {
             let slash = if path.is_empty() { "" } else { "/" };
             let href = format!("{prefix}{encoded}{slash}");
-            status.entry(&href, tree.mtime(path).map(Found::Directory));
+            let last = path.rsplit('/').next().filter(|last| !last.is_empty());
+            status.entry(&href, directory(tree, path, last.unwrap_or(name)));
             if with_entries && entries.len() > ENTRIES {
                 let why = format!("more than {ENTRIES} entries; GET lists them");
                 return refused(StatusCode::INSUFFICIENT_STORAGE, &why);
@@ -89,28 +96,33 @@ pub(super) fn answer(tree: &ServedTree, prefix: &str, sent: &str, with_entries: 
     reply(StatusCode::MULTI_STATUS, TYPE, ReplyBody::of(status.out))
 }
 
+/// The directory at `path`, called `name`.
+fn directory(tree: &ServedTree, path: &str, name: &str) -> Result<Found> {
+    Ok(Found::Directory(name.to_owned(), tree.mtime(path)?))
+}
+
 impl Multistatus<'_> {
     /// An entry of the directory at `href`, whose path is `above`.
     fn child(&mut self, href: &str, above: &str, Listed { name, kind, .. }: &Listed) {
         let path = format!("{above}{name}");
         let found = match kind {
-            EntryKind::Directory => self.tree.mtime(&path).map(Found::Directory),
+            EntryKind::Directory => directory(self.tree, &path, name),
             EntryKind::File | EntryKind::Link => match self.tree.resolve(&path) {
                 Ok(Resource::File(file)) => Ok(Found::File(Box::new(file))),
-                Ok(Resource::Directory(_)) => self.tree.mtime(&path).map(Found::Directory),
+                Ok(Resource::Directory(_)) => directory(self.tree, &path, name),
                 // A link that leads nowhere, or a device.
                 Err(_) if *kind == EntryKind::Link => return,
                 Err(e) => Err(e),
             },
         };
-        let slash = if matches!(found, Ok(Found::Directory(_))) { "/" } else { "" };
+        let slash = if matches!(found, Ok(Found::Directory(..))) { "/" } else { "" };
         self.entry(&format!("{href}{}{slash}", encoded(name)), found);
     }
 
     fn entry(&mut self, href: &str, found: Result<Found>) {
         let _ = write!(self.out, "<D:response><D:href>{href}</D:href>");
         match found {
-            Ok(found) => self.properties(href, &found),
+            Ok(found) => self.properties(&found),
             Err(e) => self.error(&e),
         }
         self.out.push_str("</D:response>\n");
@@ -123,12 +135,12 @@ impl Multistatus<'_> {
         let _ = write!(self.out, "<D:responsedescription>{why}</D:responsedescription>");
     }
 
-    fn properties(&mut self, href: &str, found: &Found) {
+    fn properties(&mut self, found: &Found) {
         let all = || KNOWN.iter().map(|local| Name { namespace: DAV.to_owned(), local: (*local).to_owned() }).collect();
         let names: Vec<Name> = if let Asked::These(names) = self.asked { names.clone() } else { all() };
         let (mut have, mut missing) = (String::new(), String::new());
         for name in &names {
-            match value(name, href, found) {
+            match value(name, found) {
                 Some(_) if *self.asked == Asked::Names => _ = write!(have, "<D:{}/>", name.local),
                 Some(value) => _ = write!(have, "<D:{0}>{value}</D:{0}>", name.local),
                 None if !matches!(self.asked, Asked::These(_)) => {}
@@ -148,17 +160,16 @@ impl Multistatus<'_> {
 }
 
 /// The value of a property, as XML.
-fn value(Name { namespace, local }: &Name, href: &str, found: &Found) -> Option<String> {
+fn value(Name { namespace, local }: &Name, found: &Found) -> Option<String> {
     if namespace != DAV {
         return None;
     }
-    let name = || markup(&decoded(href.trim_matches('/').rsplit('/').next()?)?).into();
     match (local.as_str(), found) {
-        ("resourcetype", Found::Directory(_)) => Some("<D:collection/>".to_owned()),
+        ("resourcetype", Found::Directory(..)) => Some("<D:collection/>".to_owned()),
         ("resourcetype" | "supportedlock", _) => Some(String::new()),
-        ("displayname", Found::Directory(_)) => name(),
+        ("displayname", Found::Directory(name, _)) => Some(markup(name)),
         ("displayname", Found::File(file)) => Some(markup(&file.name)),
-        ("getlastmodified", Found::Directory(mtime)) => Some(http_date(*mtime)),
+        ("getlastmodified", Found::Directory(_, mtime)) => Some(http_date(*mtime)),
         ("getlastmodified", Found::File(file)) => Some(http_date(file.mtime)),
         ("getcontentlength", Found::File(file)) => Some(file.len.to_string()),
         ("getcontenttype", Found::File(file)) => Some(content_type(&file.name).to_owned()),

@@ -87,7 +87,8 @@ pub fn serve(tree: ServedTree, options: ServeOptions, ready: impl FnOnce(&Addres
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let address = listener.local_addr()?;
-        let mut addresses = Addresses { url: format!("http://{address}{}", admission.prefix()), nfs: None };
+        let mut addresses =
+            Addresses { url: format!("http://{}{}", admission.shown(address), admission.prefix()), nfs: None };
         if let Some(port) = nfs {
             let at = SocketAddr::new(address.ip(), port);
             let (serving, port) = nfs::listen(at, tree.clone(), admission.clone(), budget.clone()).await?;

@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,9 +36,14 @@ pub(super) struct Handler {
 }
 
 impl Handler {
-    /// Answers `request`.
-    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Reply, Infallible> {
+    /// Answers `request` of `client`.
+    pub(super) async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        client: Option<SocketAddr>,
+    ) -> Result<Reply, Infallible> {
         let (parts, body) = request.into_parts();
+        let (method, uri) = (parts.method.clone(), parts.uri.clone());
         let mut answer = match self.at_once(&parts.method, &parts.uri, &parts.headers) {
             Some(answer) => answer,
             None if parts.method.as_str() == PROPFIND => self.properties(parts, body).await,
@@ -45,6 +51,14 @@ impl Handler {
         };
         self.cross_origin(&mut answer);
         self.metrics.replied(answer.status());
+        tracing::info!(
+            target: "fzmfs::request",
+            "{} {method} {} {}",
+            client.map_or_else(|| "-".to_owned(), |client| client.ip().to_string()),
+            // Never the secret path, nor what somebody takes for it.
+            self.admission.below(uri.path()).map_or_else(|| "-".to_owned(), |path| format!("/{path}")),
+            answer.status().as_u16()
+        );
         Ok(answer)
     }
 
@@ -93,7 +107,7 @@ impl Handler {
         let me = self.clone();
         self.working(move || {
             let path = me.admission.below(uri.path()).unwrap_or_default();
-            dav::answer(&me.tree, &me.admission.prefix(), path, with_entries, &asked)
+            dav::answer(&me.tree, (&me.page.name, &me.admission.prefix()), path, with_entries, &asked)
         })
         .await
     }

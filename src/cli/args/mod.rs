@@ -56,7 +56,7 @@ pub(super) enum Command {
     /// Unmount, and wait until the daemons have exited
     Umount(Umount),
     #[cfg(feature = "fuse")]
-    /// List the mounts of this user: their daemons, and what these have decoded and keep
+    /// List the mounts of this user, for root those of all: their daemons, and what these have decoded and keep
     List(List),
     /// List the virtual tree, without mounting
     ///
@@ -259,7 +259,7 @@ pub(super) struct Serve {
 #[derive(Debug, Args)]
 pub(super) struct Reach {
     /// The address and port to listen on; port 0 is any free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8700")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8700", value_parser = address)]
     pub(super) listen: SocketAddr,
     /// Take the secret path from this file, instead of another one each time
     #[arg(long, value_name = "FILE", conflicts_with_all = ["no_token", "public"])]
@@ -276,6 +276,14 @@ pub(super) struct Reach {
     /// Serve NFS version 3 too, at this port of the same address; 0 is any free one
     #[arg(long, value_name = "PORT")]
     pub(super) nfs: Option<u16>,
+}
+
+/// Parses the address of a server.
+#[cfg(feature = "serve")]
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "write an address and a port, as in 127.0.0.1:8700, [::1]:8700, or 0.0.0.0:8700 for all".to_owned()
+    })
 }
 
 impl Command {

@@ -31,6 +31,8 @@ fn a_directory_is_listed_with_what_get_says_of_its_files() {
     let listed = responses(&server, &propfind(&server, "", "1", ""));
     let (root, files) = listed.split_first().unwrap();
     assert!(root.0.is_empty() && root.1.contains("<D:resourcetype><D:collection/></D:resourcetype>"), "{root:?}");
+    let name = format!("<D:displayname>{}</D:displayname>", SAMPLE.rsplit('/').next().unwrap());
+    assert!(root.1.contains(&name), "{root:?}");
     let stages = files.iter().find(|(path, _)| path == "stages/").unwrap();
     assert!(stages.1.contains("<D:collection/>") && stages.1.contains("<D:displayname>stages</D:displayname>"));
     let mut lengths = 0;

@@ -46,6 +46,20 @@ fn the_secret_path_is_in_no_log_and_no_error() {
 }
 
 #[test]
+fn requests_are_logged_without_the_secret_path() {
+    let server = Server::start(&data(SAMPLE), &[]);
+    let secret = server.prefix.trim_matches('/').to_owned();
+    assert_eq!((server.get("info.json").status, server.get("missing").status), (200, 404));
+    let sent = format!("GET /{}x/info.json HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", secret, server.at);
+    assert_eq!(server.send(sent.as_bytes()).status, 404);
+    let logged = server.logged();
+    for line in ["127.0.0.1 GET /info.json 200", "127.0.0.1 GET /missing 404", "127.0.0.1 GET - 404"] {
+        assert!(logged.contains(line), "{logged}");
+    }
+    assert!(!logged.contains(&secret), "{logged}");
+}
+
+#[test]
 fn a_name_that_is_not_the_servers_is_refused() {
     let server = Server::start(&data(SAMPLE), &["--no-token", "--host", "data.example.org"]);
     let port = server.at.rsplit_once(':').unwrap().1;
