@@ -7,6 +7,7 @@ use super::report::{self, Failure, Outcome};
 use super::size;
 use super::syslog;
 use crate::archive::memory;
+use crate::error::os_message;
 use crate::format::FORMATS;
 use crate::fs::doctor::{self, State};
 use crate::gpu;
@@ -70,8 +71,10 @@ fn index() -> (&'static str, &'static str, String) {
         );
     };
     let most = format!("of at most {} unless index_size= says otherwise", size::short(index::SIZE));
-    if !dir.exists() {
-        return (name, "ok", format!("{}, nothing yet {most}", dir.display()));
+    match dir.try_exists() {
+        Ok(true) => {}
+        Ok(false) => return (name, "ok", format!("{}, nothing yet {most}", dir.display())),
+        Err(e) => return (name, "note", format!("{}: nothing is kept: {}", dir.display(), os_message(&e))),
     }
     match Index::of_user(dir.clone(), None).used() {
         Ok(bytes) => (name, "ok", format!("{}, {} {most}", dir.display(), size::short(bytes))),

@@ -1,4 +1,4 @@
-//! `fzmfs list`: the mounts of this user, as a table or JSON.
+//! `fzmfs list`: the mounts of this user, for root those of all users, as a table or JSON.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};
@@ -41,6 +41,7 @@ fn to_json(mount: &Listed) -> Value {
 fn word(state: &State) -> &'static str {
     match state {
         State::Serving => "serving",
+        State::Changed => "changed",
         State::Dead => "dead",
         State::Silent => "silent",
         State::Covered => "covered",
@@ -93,6 +94,9 @@ fn problem(mount: &Listed) -> Option<String> {
     let point = escaped(&point);
     match &mount.state {
         State::Serving => None,
+        State::Changed => {
+            Some(format!("its source has changed, so reads fail: fzmfs umount {point}, and mount it again"))
+        }
         State::Dead => Some(format!("dead: its daemon is gone; detach it with: fzmfs umount {point}")),
         State::Silent => Some("its daemon does not answer".to_owned()),
         State::Covered => Some("something else is mounted over it".to_owned()),

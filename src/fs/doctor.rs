@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::helper::HELPER;
+use super::helper::{self, HELPER};
 use super::mount::{DEVICE, NO_DEVICE};
 use super::{kernel_tuning, sys};
 use crate::error::os_message;
@@ -107,6 +107,10 @@ fn helper_finding(helper: Option<&Path>, root: bool) -> Finding {
         return Finding::new(HELPER, needed, format!("not installed, and {why} (Debian: apt install fuse3)"));
     };
     let text = path.display().to_string();
+    let advice = helper::table_advice();
+    if !advice.is_empty() {
+        return Finding::new(HELPER, State::Warn, text + &advice);
+    }
     if is_setuid(path) || root {
         return Finding::new(HELPER, State::Ok, text);
     }

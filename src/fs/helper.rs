@@ -85,7 +85,17 @@ pub(super) fn umount(point: &Path, lazy: bool) -> io::Result<()> {
         command.arg("-z");
     }
     let output = command.arg("--").arg(point).stdin(Stdio::null()).output()?;
-    if output.status.success() { Ok(()) } else { Err(io::Error::other(said(&output.stderr))) }
+    if output.status.success() { Ok(()) } else { Err(io::Error::other(said(&output.stderr) + &table_advice())) }
+}
+
+/// What the helper needs, besides what it asks the kernel for: the table that it looks a mount up in before it unmounts it.
+const TABLE: &str = "/etc/mtab";
+
+/// How to get [`TABLE`], if it is missing.
+pub(super) fn table_advice() -> String {
+    let advice =
+        || format!("; {TABLE} is missing, without which {HELPER} unmounts nothing: ln -s /proc/self/mounts {TABLE}");
+    if Path::new(TABLE).exists() { String::new() } else { advice() }
 }
 
 /// Escapes a value for `-o`, where commas separate and backslashes escape.

@@ -1,4 +1,4 @@
-//! The fzmfs mounts of this user and their counters, for `fzmfs list`.
+//! The fzmfs mounts of this user, for root those of all users, and their counters, for `fzmfs list`.
 //!
 //! The mounts come from the kernel's table, which needs no daemon. The daemons are asked concurrently, each by a child
 //! process, for at most [`PATIENCE`]: a request that a stopped daemon has taken cannot be killed, so a process with a
@@ -29,7 +29,7 @@ const ANSWER: usize = 4096;
 /// The mounts found.
 #[derive(Debug)]
 pub struct Listing {
-    /// The mounts of this user, in the order in which they were made.
+    /// The mounts of this user, for root those of all users, in the order in which they were made.
     pub mounts: Vec<Listed>,
     /// The number of mounts of other users, whose daemons do not answer this user.
     pub others: usize,
@@ -55,6 +55,8 @@ pub struct Listed {
 pub enum State {
     /// It answers.
     Serving,
+    /// It answers, but the container has changed since it was mounted: reads fail.
+    Changed,
     /// It has ended, and the mount is left.
     Dead,
     /// It does not answer in time.
@@ -65,7 +67,7 @@ pub enum State {
     Refused(String),
 }
 
-/// Lists the mounts of this user on `points`; all of them if there are none.
+/// Lists the mounts of this user, for root those of all users, on `points`; all of them if there are none.
 ///
 /// # Errors
 /// A message for the user: the table cannot be read, or one of `points` is not such a mount.
@@ -74,7 +76,8 @@ pub fn list(points: &[PathBuf]) -> Result<Listing, Failure> {
     let read = || table.read().map_err(|e| Failure::system(Path::new(mountinfo::PATH), &e));
     let (user, _) = sys::effective_ids();
     let mounts = read()?.into_iter().filter(|m| m.kind == mountinfo::TYPE);
-    let (mut own, others): (Vec<_>, Vec<_>) = mounts.partition(|m| m.owner == Some(user));
+    // A daemon may refuse root too; the table has its mount.
+    let (mut own, others): (Vec<_>, Vec<_>) = mounts.partition(|m| user == 0 || m.owner == Some(user));
     if !points.is_empty() {
         own = points.iter().map(|point| find(point, &own, &others)).collect::<Result<_, _>>()?;
     }
@@ -84,6 +87,12 @@ pub fn list(points: &[PathBuf]) -> Result<Listing, Failure> {
     let mounts = own.into_iter().zip(answers).filter(|(mount, _)| still.contains(mount));
     let mounts = mounts.map(|(mount, answer)| {
         let Answer { state, pid, stats } = answer.unwrap_or_else(|| Answer::without(State::Silent));
+        let state = match (state, mount.owner) {
+            (State::Refused(_), Some(owner)) if owner != user => {
+                State::Refused(format!("it answers only the user with the id {owner}"))
+            }
+            (state, _) => state,
+        };
         Listed { source: mount.source, point: mount.point, state, pid, stats }
     });
     Ok(Listing { mounts: mounts.collect(), others: if points.is_empty() { others.len() } else { 0 } })
@@ -120,6 +129,7 @@ impl Answer {
             State::Silent => (2, ""),
             State::Covered => (3, ""),
             State::Refused(why) => (4, why.as_str()),
+            State::Changed => (5, ""),
         };
         json!([state, why, self.pid, self.stats]).to_string().into_bytes()
     }
@@ -131,6 +141,7 @@ impl Answer {
             1 => State::Dead,
             2 => State::Silent,
             3 => State::Covered,
+            5 => State::Changed,
             _ => State::Refused(why.as_str()?.to_owned()),
         };
         let pid = pid.as_u64().and_then(|pid| pid.try_into().ok());
@@ -194,7 +205,9 @@ fn ask(id: u64, point: &Path) -> Answer {
         Err(e) if e.raw_os_error() == Some(libc::ENODATA) => None,
         Err(e) => return refused(e),
     };
-    Answer { state: State::Serving, pid: daemon_id::process_id(&root).ok().flatten(), stats }
+    let has_changed = stats.as_ref().is_some_and(|stats| stats["changed"] == true);
+    let state = if has_changed { State::Changed } else { State::Serving };
+    Answer { state, pid: daemon_id::process_id(&root).ok().flatten(), stats }
 }
 
 #[cfg(test)]
@@ -206,7 +219,14 @@ mod tests {
         let counters = format!("{{\"decoder\":\"{}\"}}", "x".repeat(900));
         let counters: Value = serde_json::from_str(&counters).unwrap();
         let mut answers = vec![Answer { state: State::Serving, pid: Some(7), stats: Some(counters) }];
-        let states = [State::Serving, State::Dead, State::Silent, State::Covered, State::Refused("no\n\"".to_owned())];
+        let states = [
+            State::Serving,
+            State::Dead,
+            State::Silent,
+            State::Covered,
+            State::Changed,
+            State::Refused("no\n\"".to_owned()),
+        ];
         answers.extend(states.map(Answer::without));
         for answer in answers {
             let bytes = answer.to_bytes();

@@ -28,7 +28,7 @@ use super::process::Process;
 use super::shared::Shared;
 use super::signals::{self, Event, Signals};
 use super::source_watch::Watch;
-use super::{kernel_tuning, sys};
+use super::{kernel_tuning, sys, umount};
 use crate::cache::Cache;
 use crate::failure::Failure;
 use crate::format::Container;
@@ -254,7 +254,8 @@ fn wait_or_unmount(
                 // It may be mounted in other mount namespaces still.
                 return signals.wait(ended, None);
             }
-            Err(e) => tracing::debug!("{point}: idle, but not unmounted: {e}"),
+            Err(e) if umount::is_busy(&e) => tracing::debug!("{point}: idle, but in use: {e}"),
+            Err(e) => tracing::warn!("{point}: idle, but not unmounted: {e}"),
         }
     }
 }
@@ -274,7 +275,7 @@ fn wait(
         return Ok(());
     };
     let grace = Duration::from_secs(request.grace);
-    tracing::info!("{}: detached after {}", mount.point().display(), signals::name(signal));
+    tracing::info!("{}: {}: detaching", mount.point().display(), signals::name(signal));
     mount.detach();
     match signals.wait(ended, Some(grace))? {
         Event::Ended => {}

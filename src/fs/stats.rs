@@ -19,8 +19,8 @@ pub(super) const NAME: &CStr = c"user.fzmfs.stats";
 /// it asks for the value.
 const LENGTH: usize = 512;
 
-/// The value of the attribute.
-pub(super) fn value(activity: &Activity, cache: &Cache, decoder: &str) -> Vec<u8> {
+/// The value of the attribute. `has_changed`: the source, so that it is no longer served.
+pub(super) fn value(activity: &Activity, cache: &Cache, decoder: &str, has_changed: bool) -> Vec<u8> {
     let stats = cache.stats();
     let counters = json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -33,6 +33,7 @@ pub(super) fn value(activity: &Activity, cache: &Cache, decoder: &str) -> Vec<u8
         "decodes": stats.decodes,
         "decoded_bytes": stats.decoded_bytes,
         "decoder": decoder,
+        "changed": has_changed,
     });
     format!("{:<LENGTH$}\n", counters.to_string()).into_bytes()
 }
@@ -44,9 +45,10 @@ mod tests {
     #[test]
     fn the_value_is_json_of_the_same_length_whatever_it_counts() {
         let (activity, cache) = (Activity::default(), Cache::new(u64::MAX, 1));
-        let before = value(&activity, &cache, "CPU");
+        let before = value(&activity, &cache, "CPU", true);
         (0..1000).for_each(|_| activity.request());
-        let after = value(&activity, &cache, "a processor with a long name: 18446744073709551615 bytes; CPU: 7 bytes");
+        let after =
+            value(&activity, &cache, "a processor with a long name: 18446744073709551615 bytes; CPU: 7 bytes", false);
         assert_eq!(before.len(), after.len());
         let read: serde_json::Value = serde_json::from_slice(&after).unwrap();
         assert_eq!((read["requests"].as_u64(), read["cache_limit"].as_u64()), (Some(1000), Some(u64::MAX)));

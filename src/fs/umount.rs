@@ -100,13 +100,17 @@ pub(super) fn unmount(root: Pinned, mount: &mountinfo::Mount) -> io::Result<()> 
     }
 }
 
+/// Whether an unmount was refused because the mount is in use; the helper says so in words.
+pub(super) fn is_busy(e: &io::Error) -> bool {
+    e.raw_os_error() == Some(libc::EBUSY) || os_message(e).contains("busy")
+}
+
 fn describe(e: &io::Error, mountpoint: &Path, mount: &mountinfo::Mount) -> Failure {
-    let text = os_message(e);
     if let Some(owner) = mount.owner_but_us() {
         let why = format!("the mount is of the user with the id {owner}: only that user and root may unmount it");
         return Failure::at(mountpoint, why);
     }
-    if e.raw_os_error() != Some(libc::EBUSY) && !text.contains("busy") {
+    if !is_busy(e) {
         return Failure::system(mountpoint, e);
     }
     let point = mountpoint.display();

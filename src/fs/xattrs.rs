@@ -29,7 +29,8 @@ impl Shared {
 
     /// An attribute of the root that describes the mount. Reading it does not count as use.
     fn mount_attribute(&self, name: &OsStr) -> Option<Vec<u8>> {
-        let stats = || stats::value(&self.activity, &self.cache, &(self.decoder)());
+        let has_changed = self.watch.has_changed();
+        let stats = || stats::value(&self.activity, &self.cache, &(self.decoder)(), has_changed);
         daemon_id::attribute(name).or_else(|| (name.as_bytes() == stats::NAME.to_bytes()).then(stats))
     }
 

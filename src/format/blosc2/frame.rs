@@ -103,7 +103,7 @@ impl Header {
         let frame_len = msgpack::u64(&mut cur, "frame_len")?;
         let max_len = source.len().saturating_sub(start.0);
         if frame_len > max_len || frame_len < FIXED.saturating_add(MIN_TRAILER) {
-            let why = format!("{frame_len} bytes, the file has {max_len}");
+            let why = format!("{frame_len} bytes, the file has {max_len}: is it complete?");
             return Err(Error::corrupt(why, "frame_len").at(frame_len_at));
         }
         if header_len < FIXED || header_len > frame_len {

@@ -23,6 +23,7 @@ use crate::fs::read_only;
 use crate::fs::shared::{GENERATION, catch_panic};
 use crate::fs::stats;
 use crate::fs::xattrs::xattr_names_of_root;
+use crate::source::Space;
 use crate::tree::{Ino, ROOT};
 use crate::wanted::Entered;
 
@@ -318,7 +319,9 @@ impl Filesystem for DirectorySession {
         self.me.offload(move |me| match me.containers.top.space() {
             Ok(space) => {
                 let block = u32::try_from(space.block).unwrap_or(4096);
-                reply.statfs(space.blocks, 0, 0, space.files, 0, block, NAME_MAX, block);
+                // As df(1) shows the file system of the directory: how full that is, not that nothing can be written.
+                let Space { blocks, free, available, files, free_files, .. } = space;
+                reply.statfs(blocks, free, available, files, free_files, block, NAME_MAX, block);
             }
             Err(e) => reply.error(Errno::from_i32(e.errno())),
         });
@@ -327,7 +330,8 @@ impl Filesystem for DirectorySession {
     fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, ?name, "getxattr");
         if ino.0 == ROOT.0 {
-            let stats = || stats::value(&self.me.activity, &self.me.cache, &(self.me.decoder)());
+            // A container that has changed is found again as it is now.
+            let stats = || stats::value(&self.me.activity, &self.me.cache, &(self.me.decoder)(), false);
             let is_stats = name.as_encoded_bytes() == stats::NAME.to_bytes();
             if let Some(value) = daemon_id::attribute(name).or_else(|| is_stats.then(stats)) {
                 return answer_xattr(Ok(value), size, reply);

@@ -40,15 +40,28 @@ enum Root {
     Far(Arc<Prefix>),
 }
 
-/// The size of a file system.
+/// The size of a file system, and what is free of it.
 #[derive(Debug, Clone, Copy)]
 pub struct Space {
-    /// Its blocks.
-    pub blocks: u64,
     /// The size of a block in bytes.
     pub block: u64,
+    /// Its blocks.
+    pub blocks: u64,
+    /// Those that are free.
+    pub free: u64,
+    /// Those that are free for ordinary users.
+    pub available: u64,
     /// Its files.
     pub files: u64,
+    /// The files that it has room for.
+    pub free_files: u64,
+}
+
+/// Unknown.
+impl Default for Space {
+    fn default() -> Self {
+        Self { block: 4096, blocks: 0, free: 0, available: 0, files: 0, free_files: 0 }
+    }
 }
 
 /// A directory below a [`Top`], to look at several of its entries.
@@ -271,9 +284,16 @@ impl Top {
     /// # Errors
     /// From statvfs(3).
     pub fn space(&self) -> Result<Space> {
-        let Root::Local { fd, .. } = &self.root else { return Ok(Space { blocks: 0, block: 4096, files: 0 }) };
+        let Root::Local { fd, .. } = &self.root else { return Ok(Space::default()) };
         let space = platform::fstatvfs(fd).map_err(refused)?;
-        Ok(Space { blocks: space.f_blocks, block: space.f_frsize, files: space.f_files })
+        Ok(Space {
+            block: space.f_frsize,
+            blocks: space.f_blocks,
+            free: space.f_bfree,
+            available: space.f_bavail,
+            files: space.f_files,
+            free_files: space.f_ffree,
+        })
     }
 
     /// Opens the regular file at `path`, which is passed through; never blocks. An object must be the one that was

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 
 use crate::support::made::{DATA, bytes};
-use crate::support::mounts::{Mounted, can_mount, is_alive, sh, wait_until};
+use crate::support::mounts::{Mounted, can_mount, fzmfs, is_alive, run, sh, wait_until};
 
 const SIZE: u64 = 6_000_000;
 
@@ -37,6 +37,8 @@ fn check_refused(change: impl FnOnce(&File)) {
     let log = mounted.logged();
     assert_eq!(log.matches("changed while it was mounted").count(), 1, "{log}");
     assert!(is_alive(mounted.daemon()));
+    let listed = run(fzmfs().arg("list").arg(&mounted.point)).stdout;
+    assert!(String::from_utf8_lossy(&listed).contains("its source has changed, so reads fail"));
     assert_eq!(mounted.path("stored.bin").metadata().unwrap().len(), SIZE);
 }
 

@@ -122,6 +122,35 @@ fn a_user_s_mount_is_unmounted_by_its_user_and_by_root() {
 }
 
 #[test]
+fn a_file_that_the_user_may_not_read_is_listed_in_the_layout_plain_too() {
+    if !users_can_mount() {
+        return;
+    }
+    let home = Home::new();
+    let logs = home.0.path().join("logs");
+    std::fs::create_dir(&logs).unwrap();
+    for name in ["a.log.zst", "secret.log.zst"] {
+        std::fs::write(logs.join(name), zstd::encode_all(&b"a line\n"[..], 1).unwrap()).unwrap();
+    }
+    sh(&logs, "chmod 000 secret.log.zst && chmod 755 .");
+    let output = home.sh("./fzmfs mount -o layout=plain,noexec logs mnt");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&home.sh("ls mnt").stdout), "a.log\nsecret.log.zst\n");
+    let copied = home.sh("cp -r mnt copy");
+    let said = String::from_utf8_lossy(&copied.stderr);
+    assert!(!copied.status.success() && said.contains("secret.log") && said.contains("Permission denied"), "{said}");
+    assert_eq!(home.sh("cat copy/a.log").stdout, b"a line\n");
+    let line = sh(home.0.path(), "grep -F $PWD/mnt /proc/self/mountinfo");
+    assert!(line.contains("noexec"), "{line}");
+    // Root sees that it is there, and no more.
+    let listed = run(fzmfs().arg("list").arg(home.0.path().join("mnt"))).stdout;
+    let listed = String::from_utf8_lossy(&listed);
+    assert!(listed.contains(&format!("it answers only the user with the id {NOBODY}")), "{listed}");
+    let output = home.sh("./fzmfs umount mnt");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn a_user_is_told_whose_mount_it_is() {
     if !can_mount() || !has("setpriv") {
         return;
