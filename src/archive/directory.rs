@@ -242,7 +242,7 @@ impl Directory {
                 if node.kind == NodeKind::Dir {
                     match self.entries(&node.file) {
                         Ok(entries) => open.push(entries.into_iter()),
-                        Err(e) => failed = Some(e),
+                        Err(e) => failed = Some(e.within(node.shown.display())),
                     }
                 }
                 return Some(Ok(node));

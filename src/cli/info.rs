@@ -9,9 +9,15 @@ use serde_json::{Map, Value};
 use super::args;
 use super::report::{self, Failure, Outcome};
 use super::size;
+use crate::archive::Archive;
 use crate::error::{Error, Kind};
+use crate::format::{Found, NamedArray};
 use crate::source::location::shown;
 use crate::text::{self, escaped};
+
+/// Arrays that are named, and entries that are looked at for them.
+const ARRAYS: usize = 4;
+const LOOKED_AT: u64 = 1000;
 
 pub(super) fn run(args: &args::Info, out: &mut dyn Write) -> Outcome {
     args.reading.start()?;
@@ -52,9 +58,35 @@ fn describe(args: &args::Info, file: &Path) -> Result<Value, Failure> {
     };
     let archive = args.reading.open_named(file).map_err(refused)?;
     let info = archive.info().map_err(refused)?;
-    let Value::Object(map) = info.to_json() else { return Ok(Value::Null) };
+    let Value::Object(mut map) = info.to_json() else { return Ok(Value::Null) };
+    if let Some(arrays) = Some(&archive).filter(|_| !args.json).and_then(arrays) {
+        // What most people ask for, in all formats at the same place. Programs find it in the parts that it is from.
+        map.shift_insert(2, "arrays".to_owned(), arrays.into());
+    }
     let name = (args.json && args.files.len() > 1).then(|| ("file".to_owned(), shown(file).to_string_lossy().into()));
     Ok(Value::Object(name.into_iter().chain(map).collect()))
+}
+
+/// The arrays of `archive`, those that come first, with types and shapes.
+fn arrays(archive: &Archive) -> Option<String> {
+    let arrays = archive.container().arrays().ok()??;
+    let found = (0..arrays.count().min(LOOKED_AT)).filter_map(|index| match arrays.find(index).ok()? {
+        Found::Array(NamedArray { name, array, .. }) => {
+            let (name, shape) = (String::from_utf8_lossy(&name).into_owned(), text::shape(&array.shape));
+            Some(format!(
+                "{name} {} {}",
+                array.descr.trim_matches('\''),
+                if shape.is_empty() { "scalar" } else { &shape }
+            ))
+        }
+        Found::LeftOut(..) | Found::Nothing => None,
+    });
+    let mut named: Vec<String> = found.take(ARRAYS + 1).collect();
+    if named.len() > ARRAYS {
+        named.truncate(ARRAYS);
+        named.push("...".to_owned());
+    }
+    Some(named.join(", ")).filter(|named| !named.is_empty())
 }
 
 fn print(info: &Value, file: &Path, args: &args::Info, is_first: bool, out: &mut dyn Write) -> io::Result<()> {

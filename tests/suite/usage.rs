@@ -194,8 +194,8 @@ const FILES: &[Row] = &[
 
 /// Options that have no effect on what is opened: a message, and the command goes on.
 const UNUSED: &[Row] = &[
-    ("cat b.b2nd info.json --dtype f4", 0, "b.b2nd: dtype= has no effect: the container has its own"),
-    ("cat a.fzm info.json -o shape=3", 0, "a.fzm: shape= has no effect: the container has its own"),
+    ("cat b.b2nd info.json --dtype f4", 0, "b.b2nd: dtype= is used instead of what the container records"),
+    ("cat a.fzm info.json -o shape=3", 0, "a.fzm: shape= is used instead of what the container records"),
     ("cat b.b2nd info.json --dict c.zst", 0, "b.b2nd: dict= has no effect: its format does not need it"),
     ("ls b.b2nd -o window=1G", 0, "b.b2nd: window= has no effect: its format does not need it"),
     ("ls b.b2nd -o layout=flat", 0, "b.b2nd: layout= has no effect: it is for directories of containers"),

@@ -10,8 +10,8 @@ mod holes;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -31,6 +31,8 @@ use crate::tree::Attr;
 const LEFT_OUT: [&str; 2] = ["stored", "data.zarr"];
 /// Maximum number of entries whose sizes are added for the progress bar.
 const COUNTED: usize = 1 << 16;
+/// Files that exist already of which each is named; of more, their number is said.
+const NAMED: usize = 5;
 
 pub(super) fn run(args: &args::Extract) -> Outcome {
     args.reading.start()?;
@@ -55,7 +57,8 @@ pub(super) fn archive_to(
     let all = total(wanted()).map_err(refused)?;
     let dir = dir()?;
     let progress = Progress::new(&args.file, all);
-    let job = Job { args, dir, archive, progress, failed: AtomicBool::new(false) };
+    let (failed, taken) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let job = Job { args, dir, archive, progress, failed, taken };
     let files = Mutex::new(Files { wanted: wanted(), made: None, refused: None });
     let work = || {
         loop {
@@ -74,6 +77,10 @@ pub(super) fn archive_to(
         work();
     });
     job.progress.finish();
+    let more = job.taken.load(Ordering::Relaxed).saturating_sub(NAMED);
+    if more > 0 {
+        report::report(&Failure::at(&args.dir, format_args!("{more} more exist already; --force replaces them")));
+    }
     if job.failed.into_inner() { Err(Failure::reported()) } else { Ok(()) }
 }
 
@@ -229,6 +236,8 @@ struct Job<'a> {
     archive: &'a Archive,
     progress: Progress,
     failed: AtomicBool,
+    /// The number of files that exist already.
+    taken: AtomicUsize,
 }
 
 impl Job<'_> {
@@ -241,7 +250,7 @@ impl Job<'_> {
     fn extract(&self, found: &Entry) -> Outcome {
         let force = self.args.force;
         let real = self.real(found.path());
-        let taken = || Failure::at(&real, "exists already; --force replaces it");
+        let taken = || self.taken(&real);
         let broken = |e: &Error| Failure::of_entry(&self.args.file, found.path(), e);
         let refused = |e: io::Error| match e.kind() {
             io::ErrorKind::AlreadyExists => taken(),
@@ -263,6 +272,15 @@ impl Job<'_> {
             CopyError::Write(e) => refused(e),
         })?;
         part.finish(force).map_err(refused)
+    }
+
+    /// `real` exists already.
+    fn taken(&self, real: &Path) -> Failure {
+        if self.taken.fetch_add(1, Ordering::Relaxed) < NAMED {
+            Failure::at(real, "exists already; --force replaces it")
+        } else {
+            Failure::reported()
+        }
     }
 
     /// Whether the link `path` to `target` becomes what it leads to: a file that is not extracted itself.

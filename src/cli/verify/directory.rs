@@ -45,9 +45,10 @@ pub(super) fn run(
     let threads = reading.options().thread_count();
     let at_once = if directory.is_far() { threads.max(FAR) } else { threads };
     let small = Small::new(directory, &reading);
-    let (mut intact, mut broken) = (0_u64, 0_u64);
+    let (mut intact, mut broken, mut bare) = (0_u64, 0_u64, 0_u64);
     let mut print = |place: &Node, verdict: &Verdict| -> Outcome {
         *if verdict.error.is_none() { &mut intact } else { &mut broken } += 1;
+        bare += u64::from(verdict.error.is_none() && verdict.checksums == Some(0));
         bar.suspended(|| verdict.print(&dir.join(&place.shown), args.json, out, objects))
     };
     let mut unread = 0_u64;
@@ -80,7 +81,12 @@ pub(super) fn run(
     bar.finish();
     let broken = broken + unread;
     if !args.json {
-        let line = format!("{}: {intact} OK, {broken} FAILED", dir.display());
+        let bare = match bare {
+            0 => String::new(),
+            1 => "; 1 has no checksums, so that damage may not show".to_owned(),
+            bare => format!("; {bare} have no checksums, so that damage may not show"),
+        };
+        let line = format!("{}: {intact} OK, {broken} FAILED{bare}", dir.display());
         writeln!(out, "{}", escaped(&line)).map_err(|e| report::output(&e))?;
     }
     Ok(broken == 0)
