@@ -1,5 +1,7 @@
 //! Errors of the library as `fzmfs.Error`.
 
+use std::io::ErrorKind::NotFound;
+
 use fzmfs::{Error, ErrorKind};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -29,6 +31,7 @@ fn kind(error: &Error) -> &'static str {
         ErrorKind::Changed => "changed",
         ErrorKind::Usage(_) => "usage",
         ErrorKind::NotFound => "not_found",
+        ErrorKind::Io(error) if error.kind() == NotFound && error.raw_os_error().is_none() => "missing",
         // And kinds that later versions add.
         _ => "io",
     }

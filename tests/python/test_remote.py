@@ -119,6 +119,12 @@ def test_errors_say_what_is_wrong_and_no_secret(web: Nginx, served: str) -> None
             fzmfs.open(served, **wrong)
 
 
+def test_an_object_that_does_not_exist_is_a_missing_file(web: Nginx) -> None:
+    with pytest.raises(FileNotFoundError, match="no such object") as raised:
+        fzmfs.open(f"{web.url}/nothing.b2nd")
+    assert isinstance(raised.value, fzmfs.Error) and raised.value.kind == "missing"
+
+
 def test_s3_and_the_other_packages(s3: Moto, b2nd: str, monkeypatch: pytest.MonkeyPatch) -> None:
     s3.put("some/x.b2nd", Path(b2nd).read_bytes())
     url = "s3://bucket/some/x.b2nd"

@@ -39,6 +39,15 @@ def test_a_source_is_served_until_it_is_stopped(b2nd: str) -> None:
         get(server.url)
 
 
+def test_the_module_runs_the_program() -> None:
+    assert PROGRAM is not None
+    path = os.pathsep.join([os.path.dirname(os.path.abspath(PROGRAM)), os.environ["PATH"]])
+    for arguments, code, said in [(["--version"], 0, "fzmfs "), (["info", "nothing"], 1, "nothing: No such file")]:
+        command = [sys.executable, "-m", "fzmfs", *arguments]
+        ran = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PATH": path})
+        assert ran.returncode == code and said in ran.stdout + ran.stderr, ran
+
+
 def test_options_are_those_of_the_program(b2nd: str) -> None:
     with fzmfs.serve(Path(b2nd), no_token=True, host=["a.example", "b.example"], verify="off") as server:
         assert server.url.count("/") == 3

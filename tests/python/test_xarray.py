@@ -165,6 +165,23 @@ def test_an_array_that_cannot_be_opened_is_left_out_with_a_warning() -> None:
     assert len(dataset.attrs["left_out"]) == 1
 
 
+def test_what_is_no_array_is_named_and_variables_have_the_order_of_the_archive() -> None:
+    path = DATA / "ztensor/v12-sparse-index-dtypes.zt"
+    with fzmfs.open(path) as archive, pytest.warns(UserWarning, match="its components are files"):
+        dataset = opened(archive)
+        assert dataset.attrs["left_out"]
+        for name, why in dataset.attrs["left_out"].items():
+            with pytest.raises(KeyError, match="is no array here: it has the layout"):
+                archive[name]
+            assert "layout" in why
+    # With a type that zarr-python has from ml_dtypes, members are listed, which gives them in any order.
+    with fzmfs.open(DATA / "ztensor/v12-all-dtypes.zt") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dataset = opened(archive)
+        assert list(dataset.data_vars) == [name for name in archive if name in dataset.data_vars]
+        assert list(xarray.open_datatree(archive, engine="fzmfs").data_vars) == list(dataset.data_vars)
+
+
 def test_conventions_are_decoded_and_everything_can_be_written_as_zarr(tmp_path: Path) -> None:
     pytest.importorskip("zarr", "3", reason="no zarr-python 3 for this Python")
     data = made.frames(tmp_path / "x.zst")

@@ -23,8 +23,11 @@ impl Arrays for Dense {
 
     fn find(&self, index: u64) -> Result<Found> {
         let tensor = self.0.manifest.tensor(to_usize(index, "tensor")?)?;
-        let Some(part) = tensor.component("data").filter(|_| tensor.is_dense()) else { return Ok(Found::Nothing) };
         let name = tensor.name.as_bytes().to_vec();
+        let Some(part) = tensor.component("data").filter(|_| tensor.is_dense()) else {
+            let why = format!("it has the layout {}: its components are files", quoted(&tensor.layout));
+            return Ok(Found::LeftOut(name, why.into()));
+        };
         let type_name = part.logical.as_deref().unwrap_or(&part.dtype);
         let Some(array) = typed(part, &tensor.shape) else {
             let why = format!("NumPy has no element type for {}", quoted(type_name));

@@ -80,6 +80,11 @@ from ._serve import Server, serve
 
 __all__ = ["Archive", "Array", "CudaArray", "Directory", "Entry", "Error", "Server", "Verified", "open", "serve", "zarr_store"]
 
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
+
+
 try:
     __version__ = version("fzmfs")
 except PackageNotFoundError:  # used from a folder
@@ -185,7 +190,7 @@ def open(
                 return directory  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
         return Archive(path, options)
     except Error as error:
-        if error.errno != errno.ENOENT:
+        if error.errno != errno.ENOENT and error.kind != "missing":
             raise
         why = str(error.strerror)
         raise MissingError(errno.ENOENT, why, error.filename, error.kind, error.field, error.offset) from None

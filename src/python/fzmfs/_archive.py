@@ -192,8 +192,17 @@ class Archive(Mapping[str, Array]):
     def __getitem__(self, name: str) -> Array:
         path = self._names().get(name) if isinstance(name, str) else None
         if path is None:
-            raise KeyError(_show.missing(name, list(self._names())))
+            raise KeyError(self._why_not(name) or _show.missing(name, list(self._names())))
         return Array(self, name, path, self._array(path))
+
+    def _why_not(self, name: object) -> str | None:
+        """Why what the container calls ``name`` is no array here."""
+        try:
+            left_out = json.loads(self.read("data.zarr/zarr.json"))["attributes"]["left_out"]
+        except (Error, KeyError):
+            return None
+        why = left_out.get(name) if isinstance(name, str) else None
+        return None if why is None else f"{name!r} is no array here: {why}; read() has its bytes"
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._names()

@@ -61,7 +61,7 @@ class Directory(Mapping[str, "Archive | Directory"]):
             raise ValueError("the directory is closed")
         first, _, rest = name.strip("/").partition("/") if isinstance(name, str) else ("", "", "")
         if first not in self._kinds:
-            raise KeyError(_show.missing(name, list(self._kinds)))
+            raise KeyError(_show.missing(name, list(self._kinds), "container or directory"))
         if first not in self._opened:
             self._opened[first] = self._open(first)
         found = self._opened[first]

@@ -10,7 +10,7 @@ class Error(OSError):
 
     Attributes:
         kind: who must act, one of ``truncated``, ``corrupt``, ``checksum``, ``unsupported``, ``too_large``,
-            ``no_room``, ``changed``, ``usage``, ``not_found``, ``io``.
+            ``no_room``, ``changed``, ``usage``, ``not_found``, ``missing`` (a server has no such object), ``io``.
         field: the name of the field in the reference of the format.
         offset: the byte of the container at which it is wrong, if known.
     """

@@ -48,13 +48,15 @@ def text(name: str) -> str:
     return html.escape("".join(c if c.isprintable() else repr(c)[1:-1] for c in name))
 
 
-def missing(name: object, names: list[str]) -> str:
-    """Why there is no array ``name``."""
+def missing(name: object, names: list[str], what: str = "array") -> str:
+    """Why there is no ``what`` called ``name``."""
     if not names:
+        if what != "array":
+            return f"no {what} {name!r}: there are none"
         return f"no array {name!r}: this container has no element types; give dtype= (and shape=), or use read()"
     near = (difflib.get_close_matches(name, names, n=3) if isinstance(name, str) else []) or names[:5]
     more = f" and {len(names) - len(near)} more" if len(names) > len(near) else ""
-    return f"no array {name!r}; there are {', '.join(map(repr, near))}{more}"
+    return f"no {what} {name!r}; there are {', '.join(map(repr, near))}{more}"
 
 
 def shape(sizes: tuple[int, ...]) -> str:

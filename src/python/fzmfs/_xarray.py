@@ -6,7 +6,7 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from xarray import decode_cf
+from xarray import Dataset, decode_cf
 from xarray.backends import BackendEntrypoint, ZarrBackendEntrypoint
 from xarray.backends.common import datatree_from_dict_with_io_cleanup
 
@@ -19,7 +19,7 @@ from ._xarray_directory import directory_of, groups
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from xarray import Dataset, DataTree
+    from xarray import DataTree
 
     from ._archive import Archive
 
@@ -82,7 +82,7 @@ class Backend(BackendEntrypoint):
             found.set_close(directory.close)
             return found
         with _Opened(filename_or_obj, options) as source:
-            dataset: Dataset = source.open(source.zarr.open_dataset, group, decoders)
+            dataset: Dataset = source.ordered(source.open(source.zarr.open_dataset, group, decoders), group)
             source.hand_over(dataset)
         return dataset
 
@@ -103,7 +103,8 @@ class Backend(BackendEntrypoint):
             found["/"].set_close(directory.close)
             return found
         with _Opened(filename_or_obj, options) as source:
-            datasets: dict[str, Dataset] = source.open(source.zarr.open_groups_as_dict, group, decoders)
+            by_path: dict[str, Dataset] = source.open(source.zarr.open_groups_as_dict, group, decoders)
+            datasets = {path: source.ordered(dataset, f"{group or ''}/{path}") for path, dataset in by_path.items()}
             for dataset in datasets.values():
                 source.hand_over(dataset)
         return datasets
@@ -154,6 +155,18 @@ class _Opened:
                 raise
             raise ValueError(f"{self._archive.source} has no group {group!r}") from None
 
+    def ordered(self, dataset: Dataset, group: str | None) -> Dataset:
+        """``dataset`` of ``group`` with its variables as the archive has them: members that zarr-python lists come in any order."""
+        if self._how["consolidated"]:
+            return dataset
+        inside = "".join(part + "/" for part in (group or "").split("/") if part)
+        names = [name.removeprefix(inside) for name in self._archive if name.startswith(inside)]
+        first = [name for name in names if name in dataset.data_vars]
+        order = first + [name for name in dataset.data_vars if name not in first]
+        ordered = Dataset({name: dataset[name].variable for name in order}, dataset.coords, dataset.attrs)
+        ordered.encoding = dataset.encoding
+        return ordered
+
     def hand_over(self, dataset: Dataset) -> None:
         """Lets ``dataset`` close the archive, and warns of what is not in it."""
         if self._owned:
@@ -161,7 +174,7 @@ class _Opened:
         left_out = dict(dataset.attrs.get("left_out", {}))
         if self._how["consolidated"]:
             apart = dataset.attrs.get("not_consolidated", {})
-            left_out |= {name: f"zarr-python has no {kind if isinstance(kind, str) else kind['name']} here" for name, kind in apart.items()}
+            left_out |= {name: f"zarr-python has no {kind if isinstance(kind, str) else kind['name']} here; ml_dtypes has it" for name, kind in apart.items()}
         if left_out:
             why = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
             warnings.warn(f"arrays left out: {why}", stacklevel=4)
