@@ -12,7 +12,7 @@ use crate::error::{Error, Kind, Result};
 use crate::gpu::Gpu;
 use crate::mirror::{self, Containers, Found, Rules, Target, is_candidate};
 use crate::platform::{FileType, OsStrExt, slashed};
-use crate::source::{Passed, Seen};
+use crate::source::{Location, Passed, Seen};
 
 /// A directory of containers, of this machine or a prefix of a bucket. Each container in it is a directory too.
 ///
@@ -98,9 +98,16 @@ impl Directory {
     /// `None` if it is a file, or one container that is a directory.
     ///
     /// # Errors
-    /// From open(2); of a server as [`Archive::open`].
+    /// From open(2), also if there is nothing; of a server as [`Archive::open`].
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Option<Self>> {
-        contained("directory", || Self::of(path.as_ref(), options, Rules::default(), options.gpu(), Access::Random))
+        let path = path.as_ref();
+        contained("directory", || {
+            let found = Self::of(path, options, Rules::default(), options.gpu(), Access::Random)?;
+            if let (None, Ok(Location::Local(path))) = (&found, Location::of(path)) {
+                std::fs::metadata(path).map_err(|e| Error::io(e, "directory"))?;
+            }
+            Ok(found)
+        })
     }
 
     /// The directory at `path`, unless that is a file or a container that is a directory.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use fzmfs::{Archive, CopyError, Device, Entry, EntryKind, Error, ErrorKind, Options, Verify};
+use fzmfs::{Archive, CopyError, Device, Directory, Entry, EntryKind, Error, ErrorKind, Options, Verify};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -478,4 +478,13 @@ fn a_file_that_changes_is_an_error_and_one_that_is_replaced_is_not() {
     assert!(changed(read));
     assert!(changed(archive.check().unwrap_err()));
     assert!(archive.verify(|_| ()).is_err());
+}
+
+#[test]
+fn a_directory_that_does_not_exist_is_an_error_and_a_file_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = Directory::open(dir.path().join("missing"), &options()).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Io(_)) && error.errno() == libc::ENOENT, "{error}");
+    assert!(Directory::open(data("zstd/z1-len256.zst"), &options()).unwrap().is_none());
+    assert!(Directory::open(dir.path(), &options()).unwrap().is_some());
 }

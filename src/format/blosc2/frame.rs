@@ -13,7 +13,7 @@ use rmp::Marker;
 
 use crate::bytes::{Cursor, FileOffset};
 use crate::checksum::ChecksumGate;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::source::{Files, Place, Source};
 
 use super::b2nd;
@@ -102,10 +102,7 @@ impl Header {
         let frame_len_at = cur.at();
         let frame_len = msgpack::u64(&mut cur, "frame_len")?;
         let max_len = source.len().saturating_sub(start.0);
-        if frame_len > max_len || frame_len < FIXED.saturating_add(MIN_TRAILER) {
-            let why = format!("{frame_len} bytes, the file has {max_len}: is it complete?");
-            return Err(Error::corrupt(why, "frame_len").at(frame_len_at));
-        }
+        check_len(frame_len, max_len).map_err(|kind| Error::new(kind, "frame_len").at(frame_len_at))?;
         if header_len < FIXED || header_len > frame_len {
             let why = format!("must be {FIXED} to {frame_len}, is {header_len}");
             return Err(Error::corrupt(why, "header_len").at(header_len_at));
@@ -297,6 +294,15 @@ impl Frame {
         } else {
             self.header.frame_len
         }
+    }
+}
+
+/// Checks the length that a frame states, of at most `most` bytes that there are.
+fn check_len(len: u64, most: u64) -> Result<(), Kind> {
+    match len {
+        _ if len > most => Err(Kind::Truncated { need: len, have: most }),
+        _ if len < FIXED.saturating_add(MIN_TRAILER) => Err(Kind::Corrupt(format!("{len} bytes are no frame").into())),
+        _ => Ok(()),
     }
 }
 

@@ -176,7 +176,7 @@ impl Directory {
             (Some(Err(e)), _) if below.is_far() && is_out_of_reach(&e) || is_given_up(&e) => Err(e),
             (Some(Err(e)), _) if e.errno() == libc::ENOENT => Ok(()),
             // Whether it shows as files or as a directory cannot be determined now; it is there, under its own name.
-            (None, _) | (Some(Err(_)), _) => names.push(&name, 0, plain(kind)),
+            (None | Some(Err(_)), _) => names.push(&name, 0, plain(kind)),
             (Some(Ok(Look::Archive)), Some(stem)) => names.push(stem, 0, Kind::Archive),
             _ => names.push(&name, 0, Kind::Tree),
         })?;
