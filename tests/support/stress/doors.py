@@ -96,6 +96,7 @@ def imported(job):
     user = subprocess.Popen([PYTHON, "-c", READ], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     user.stdin.write(json.dumps(job))
     user.stdin.close()
+    user.stdin = None  # communicate() would flush it
     return user
 
 
