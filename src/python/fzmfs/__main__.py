@@ -1,4 +1,4 @@
-"""``python -m fzmfs``: the program ``fzmfs``, wherever it was installed."""
+"""The program of this package, wherever it was installed, as the main program of the module."""
 
 import subprocess
 import sys
