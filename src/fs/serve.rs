@@ -254,7 +254,7 @@ fn wait_or_unmount(
                 // It may be mounted in other mount namespaces still.
                 return signals.wait(ended, None);
             }
-            Err(e) if umount::is_busy(&e) => tracing::debug!("{point}: idle, but in use: {e}"),
+            Err(e) if umount::is_busy(&e) => tracing::debug!("{point}: idle, but not unmounted: {e}"),
             Err(e) => tracing::warn!("{point}: idle, but not unmounted: {e}"),
         }
     }
