@@ -17,10 +17,8 @@ impl DecodeArgs {
         // A compressed file may be any container inside.
         let is = |formats: &[&str]| formats.contains(&info.format);
         let is_typed = is(&["fzm"]) || is(&["blosc2"]) && info.details.get("array").is_some_and(Value::is_object);
-        for (_, word) in [(&self.dtype.is_some(), "dtype"), (&self.shape.is_some(), "shape")]
-            .into_iter()
-            .filter(|(given, _)| is_typed && **given)
-        {
+        let typing = [(self.dtype.is_some(), "dtype"), (self.shape.is_some(), "shape")];
+        for (_, word) in typing.into_iter().filter(|(is_given, _)| is_typed && *is_given) {
             report::notice(file, format_args!("{word}= is used instead of what the container records"));
         }
         let unused = [

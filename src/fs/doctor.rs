@@ -107,14 +107,13 @@ fn helper_finding(helper: Option<&Path>, root: bool) -> Finding {
         return Finding::new(HELPER, needed, format!("not installed, and {why} (Debian: apt install fuse3)"));
     };
     let text = path.display().to_string();
-    let advice = helper::table_advice();
-    if !advice.is_empty() {
-        return Finding::new(HELPER, State::Warn, text + &advice);
+    if !is_setuid(path) && !root {
+        return Finding::new(HELPER, needed, format!("{text} is not setuid root, so only root can mount"));
     }
-    if is_setuid(path) || root {
-        return Finding::new(HELPER, State::Ok, text);
+    match helper::table_advice() {
+        advice if advice.is_empty() => Finding::new(HELPER, State::Ok, text),
+        advice => Finding::new(HELPER, State::Warn, text + &advice),
     }
-    Finding::new(HELPER, needed, format!("{text} is not setuid root, so only root can mount"))
 }
 
 /// Whether this process, or the helper it runs, has the right to mount, which containers and services may take from

@@ -445,6 +445,20 @@ fn a_link_that_is_extracted_without_its_target_is_what_it_leads_to() {
 }
 
 #[test]
+fn a_link_in_a_directory_that_is_extracted_stays_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, out) = (dir.path().join("x.tar.zst"), dir.path().join("out"));
+    let line = "mkdir -p d/in && echo text > d/file && ln -s ../file d/in/link && tar -cf x.tar d";
+    assert!(Command::new("bash").args(["-euc", line]).current_dir(dir.path()).status().unwrap().success());
+    fs::write(&file, zstd::encode_all(&*fs::read(dir.path().join("x.tar")).unwrap(), 1).unwrap()).unwrap();
+    fzmfs(args!["extract", &file, &out, "x.tar/d/in"]).ok();
+    assert_eq!(fs::read_link(out.join("x.tar/d/in/link")).unwrap().to_str(), Some("../file"));
+    fzmfs(args!["extract", "--force", &file, &out, "x.tar/d/in/link"]).ok();
+    assert_eq!(fs::read(out.join("x.tar/d/in/link")).unwrap(), b"text\n");
+    assert!(out.join("x.tar/d/in/link").symlink_metadata().unwrap().is_file());
+}
+
+#[test]
 fn extract_replaces_nothing_unless_it_is_forced_and_never_leaves_its_directory() {
     let dir = tempfile::tempdir().unwrap();
     let (out, outside) = (dir.path().join("out"), dir.path().join("outside"));

@@ -7,7 +7,6 @@
 mod directory;
 mod holes;
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,7 +24,7 @@ use crate::cli::progress::Progress;
 use crate::cli::report::{self, Failure, Outcome};
 use crate::error::{Error, Result};
 use crate::platform::{MAKES_LINKS, set_executable};
-use crate::tree::Attr;
+use crate::tree::{Attr, Kind};
 
 /// Left out unless requested by name: the stored bytes, and the same arrays in another form.
 const LEFT_OUT: [&str; 2] = ["stored", "data.zarr"];
@@ -176,20 +175,6 @@ fn is_inside(path: &str, outer: &str) -> bool {
     outer.is_empty() || path.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The path that the link `path` to `target` leads to.
-fn resolved(path: &str, target: &str) -> String {
-    let mut parts: Vec<&str> = path.split('/').collect();
-    parts.pop();
-    for part in target.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => _ = parts.pop(),
-            name => parts.push(name),
-        }
-    }
-    parts.join("/")
-}
-
 /// The files and links to write. Their directories are created as they are met.
 struct Files {
     wanted: Wanted,
@@ -259,7 +244,7 @@ impl Job<'_> {
         let slot = self.dir.slot(found.path()).map_err(refused)?;
         if found.kind() == EntryKind::Link && MAKES_LINKS {
             let target = self.archive.tree().link(found.ino()).map_err(|e| broken(&e))?;
-            if !self.is_followed(found.path(), &target) {
+            if !self.is_followed(found) {
                 return slot.link(&target, force).map_err(refused);
             }
         }
@@ -283,13 +268,16 @@ impl Job<'_> {
         }
     }
 
-    /// Whether the link `path` to `target` becomes what it leads to: a file that is not extracted itself.
-    fn is_followed(&self, path: &str, target: &str) -> bool {
-        let to = resolved(path, target);
-        let is_asked =
-            |asked: &OsString| asked.to_str().is_some_and(|asked| is_inside(&to, asked.trim_end_matches('/')));
-        let is_file = || self.archive.entry(&to).is_ok_and(|to| to.kind() == EntryKind::File);
-        !self.args.paths.is_empty() && !self.args.paths.iter().any(is_asked) && is_file()
+    /// Whether the link `found` becomes what it leads to: it was requested itself, and leads to a file that is not extracted.
+    fn is_followed(&self, found: &Entry) -> bool {
+        let (tree, paths) = (self.archive.tree(), &self.args.paths);
+        let file = tree.follow(found.ino()).ok().filter(|&ino| tree.kind(ino).is_ok_and(|kind| kind == Kind::File));
+        let is_asked = |path: &str| {
+            let mut asked = paths.iter().filter_map(|asked| asked.to_str());
+            asked.any(|asked| is_inside(path, asked.trim_end_matches('/')))
+        };
+        paths.iter().any(|asked| asked == found.path())
+            && file.and_then(|ino| tree.path(ino)).is_some_and(|path| !is_asked(&path))
     }
 
     fn fill(&self, found: &Entry, file: &mut File) -> Result<(), CopyError> {

@@ -70,9 +70,12 @@ impl Directory {
                     self.failed().iter().for_each(|watch| watch.drop_failed(notifier));
                 }
                 _ => {
-                    self.watches().iter().for_each(|watch| watch.look(notifier));
+                    let watches = self.watches();
+                    for watch in &watches {
+                        watch.look(notifier);
+                    }
                     self.give_up();
-                    if self.watches().is_empty() {
+                    if watches.is_empty() {
                         self.wake.sleeps();
                         // One may have been opened just before.
                         time = (!self.watches().is_empty()).then_some(PERIOD);

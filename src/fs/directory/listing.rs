@@ -147,9 +147,11 @@ impl Directory {
             let is_tree = matches!(entry.kind, Kind::Tree | Kind::Archive);
             let is_container = is_tree || matches!(entry.kind, Kind::Flat(_));
             let Ok(seen) = seen_at(below, entry.file, is_container) else { return false };
-            let (attr, keep) = match entry.kind {
-                Kind::Flat(ino) => self.tell_flat(number, entry.file, &seen, Ino(ino.into()), uid),
-                _ => (self.tell(number, entry.file, &seen, is_tree, uid), self.keep()),
+            let (attr, keep) = if let Kind::Flat(ino) = entry.kind {
+                self.tell_flat(number, entry.file, &seen, Ino(ino.into()), uid)
+            } else {
+                let attr = self.tell(number, entry.file, &seen, is_tree, uid);
+                (self.with_length_of_target(number, below, name, attr), self.keep())
             };
             let is_full = reply.add(attr.ino, next, name, &keep, &attr, GENERATION);
             if is_full {

@@ -22,6 +22,7 @@ use rustix::fs::FileType as Native;
 use super::nodes::{Entry, identity};
 use super::{Directory, Handle, OpenFile};
 use crate::account::Holding;
+use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::fs::inode_attr::{AttrBuilder, Numbering, time};
 use crate::fs::killed::Killed;
@@ -120,7 +121,10 @@ impl Directory {
                 Ok(true) => Ok(Some(self.tell(parent, file, &seen, is_tree, uid))),
                 Err(e) => Err(Errno::from_i32(e.errno_of_existing())),
             },
-            Ok(seen) => Ok(Some(self.tell(parent, file, &seen, is_tree, uid))),
+            Ok(seen) => {
+                let attr = self.tell(parent, file, &seen, is_tree, uid);
+                Ok(Some(self.with_length_of_target(parent, &below, name, attr)))
+            }
             Err(e) if e.errno() == libc::ENOENT => Ok(None),
             Err(e) => Err(errno(&e)),
         }
@@ -147,7 +151,12 @@ impl Directory {
             Some(open) => of_open(open)?,
             None => self.known(number).or_else(|e| held().map_or(Err(e), of_open))?,
         };
-        Ok(self.attr(number, &seen, is_tree))
+        let attr = self.attr(number, &seen, is_tree);
+        if attr.kind != FileType::Symlink {
+            return Ok(attr);
+        }
+        let (parent, name) = self.around(number)?;
+        Ok(self.with_length_of_target(parent, &self.below(parent)?, &name, attr))
     }
 
     /// Looks at an inode again: whether it is the root of a container, and its attributes, if the kernel knows it as that.
@@ -162,6 +171,13 @@ impl Directory {
         } else {
             Err(Errno::ESTALE)
         }
+    }
+
+    /// `attr` of the entry `name`; of a link, with the length of the target that it has here.
+    pub(super) fn with_length_of_target(&self, parent: u64, below: &Below, name: &OsStr, attr: FileAttr) -> FileAttr {
+        let link = (attr.kind == FileType::Symlink).then(|| below.link(name).ok()).flatten();
+        let target = link.and_then(|target| self.plain_target(parent, below, target.as_bytes()));
+        target.map_or(attr, |target| FileAttr { size: to_u64(target.len()), ..attr })
     }
 
     /// The target of a symbolic link.

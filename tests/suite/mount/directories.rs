@@ -314,8 +314,11 @@ fn a_link_to_a_compressed_file_leads_to_the_file_that_it_was() {
     for name in ["latest.zst", "also"] {
         assert_eq!(fs::read(tree.path(name)).unwrap(), b"a line\n", "{name}");
         assert_eq!(fs::read_link(tree.path(name)).unwrap().to_str(), Some("log.2"), "{name}");
+        assert_eq!(fs::symlink_metadata(tree.path(name)).unwrap().len(), 5, "{name}");
     }
     assert!(tree.path("array/data.npy").is_file() && tree.path("text").is_file());
+    let sizes = sh(&tree.mounted.point, "find . -maxdepth 1 -type l -printf '%s %l\\n' | sort");
+    assert_eq!(sizes, "5 log.2\n5 log.2\n8 n05.b2nd\n8 text.txt\n");
 }
 
 #[test]
