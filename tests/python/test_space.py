@@ -71,7 +71,7 @@ def test_mlarray_says_where_its_arrays_are(tmp_path: Path) -> None:
 
 def test_what_has_no_effect_is_said(tmp_path: Path) -> None:
     run = subprocess.run([FZMFS, "info", "--json", "-o", "spacing=2x2", FIELD], capture_output=True, text=True, check=True)
-    assert "spacing= has no effect: it has no array of as many dimensions" in run.stderr
+    assert "spacing= has no effect: it needs a distance for each dimension of an array, and the container has none of as many" in run.stderr
     assert "space" not in json.loads(run.stdout)
     run = subprocess.run([FZMFS, "info", "-o", "spacing=0", FIELD], capture_output=True, text=True, check=False)
     assert run.returncode == 2 and "expected a positive distance" in run.stderr

@@ -35,10 +35,13 @@ fn opened(dir: &impl AsFd) -> Option<BorrowedHandle<'_>> {
 #[expect(clippy::struct_field_names, reason = "as on Unix")]
 pub struct StatVfs {
     pub f_blocks: u64,
+    pub f_bfree: u64,
     pub f_bavail: u64,
     pub f_frsize: u64,
     /// Not known.
     pub f_files: u64,
+    /// Not known.
+    pub f_ffree: u64,
 }
 
 /// The directory of the last component of `path` below `dir`, unless that is `dir`, and this component in UTF-16; empty
@@ -148,9 +151,11 @@ pub fn fstatvfs(file: impl AsFd) -> Result<StatVfs, Errno> {
     let count = |n: i64| u64::try_from(n).unwrap_or(0);
     Ok(StatVfs {
         f_blocks: count(size.TotalAllocationUnits),
+        f_bfree: count(size.ActualAvailableAllocationUnits),
         f_bavail: count(size.CallerAvailableAllocationUnits),
         f_frsize: u64::from(size.SectorsPerAllocationUnit) * u64::from(size.BytesPerSector),
         f_files: 0,
+        f_ffree: 0,
     })
 }
 
