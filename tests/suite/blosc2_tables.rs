@@ -104,6 +104,13 @@ fn arrays_of_a_table_name_their_marks_and_what_is_left_out() {
 }
 
 #[test]
+fn objects_are_json_as_python_would_write_them() {
+    // A dictionary, a tuple, an array of NumPy, and a set: texts of a column follow each other.
+    let (table, want) = (open("objects.b2z").read("table.arrow").unwrap(), br#"{"x":[1,2]}["tuple",2][0,1,2][1,2]"#);
+    assert!(table.windows(want.len()).any(|texts| texts == want));
+}
+
+#[test]
 fn a_table_that_lies_is_an_error_where_it_lies() {
     let opened = open("lying_tables.b2z");
     let rows = [

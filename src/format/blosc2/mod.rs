@@ -30,6 +30,7 @@ mod decode_buffers;
 mod dimensions;
 mod embed_store;
 mod entries;
+mod extension;
 mod fill;
 mod filter;
 mod frame;

@@ -7,6 +7,7 @@
 use rmp::Marker;
 use serde_json::{Map, Value};
 
+use super::extension;
 use crate::bytes::{Cursor, to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::about::float;
@@ -59,8 +60,13 @@ pub(super) fn long_size(cur: &mut Cursor<'_>, what: &'static str) -> Result<u64>
 ///
 /// Values without a JSON equivalent become an object with a single key, `$bin` or `$ext`.
 pub(super) fn to_json(bytes: &[u8]) -> Option<Value> {
+    document(bytes, DEPTH)
+}
+
+/// As [`to_json`], with at most `depth` values within each other.
+pub(super) fn document(bytes: &[u8], depth: u32) -> Option<Value> {
     let mut cur = Cursor::new(bytes, crate::bytes::FileOffset(0));
-    let value = value(&mut cur, DEPTH).ok()?;
+    let value = value(&mut cur, depth).ok()?;
     cur.is_empty().then_some(value)
 }
 
@@ -164,7 +170,11 @@ pub(super) fn skip(cur: &mut Cursor<'_>, what: &'static str) -> Result<()> {
 /// Maximum nesting depth.
 const DEPTH: u32 = 64;
 
-fn value(cur: &mut Cursor<'_>, depth: u32) -> Result<Value> {
+/// Takes a value with at most `depth` values within each other.
+///
+/// # Errors
+/// As [`head`], and if it is nested too deeply.
+pub(super) fn value(cur: &mut Cursor<'_>, depth: u32) -> Result<Value> {
     let Some(depth) = depth.checked_sub(1) else { return Err(Error::corrupt("nested too deeply", "msgpack")) };
     Ok(match head(cur, "msgpack")? {
         Head::Null => Value::Null,
@@ -177,7 +187,8 @@ fn value(cur: &mut Cursor<'_>, depth: u32) -> Result<Value> {
             Err(_) => tagged("$bin", hex(bytes)),
         },
         Head::Binary(bytes) => tagged("$bin", hex(bytes)),
-        Head::Extension(kind, data) => tagged("$ext", Value::Array(vec![kind.into(), hex(data)])),
+        Head::Extension(kind, data) => extension::to_json(kind, data, depth)
+            .unwrap_or_else(|| tagged("$ext", Value::Array(vec![kind.into(), hex(data)]))),
         Head::List(len) => array(cur, len, depth)?,
         Head::Map(len) => map(cur, len, depth)?,
     })

@@ -4,7 +4,6 @@
 
 use std::cmp::Ordering;
 
-use half::f16;
 use serde_json::Value;
 
 use crate::bytes::to_usize;
@@ -85,7 +84,7 @@ impl Missing {
         match self {
             Self::Never => false,
             Self::Bytes(bytes) => bytes == element,
-            Self::Float { value, is_big_endian, .. } => float(element, *is_big_endian).is_some_and(|found| {
+            Self::Float { value, is_big_endian, .. } => Number::float(element, *is_big_endian).is_some_and(|found| {
                 found.partial_cmp(value) == Some(Ordering::Equal) || (found.is_nan() && value.is_nan())
             }),
         }
@@ -99,19 +98,6 @@ impl Missing {
             Self::Float { width, .. } => *width,
         };
         row.chunks(len.max(1)).all(|element| self.is(element))
-    }
-}
-
-/// The value of a float of 2, 4, or 8 bytes.
-fn float(bytes: &[u8], is_big_endian: bool) -> Option<f64> {
-    let mut bytes = bytes.to_vec();
-    if is_big_endian {
-        bytes.reverse();
-    }
-    match *bytes.as_slice() {
-        [a, b] => Some(f16::from_le_bytes([a, b]).into()),
-        [a, b, c, d] => Some(f32::from_le_bytes([a, b, c, d]).into()),
-        _ => Some(f64::from_le_bytes(bytes.try_into().ok()?)),
     }
 }
 
