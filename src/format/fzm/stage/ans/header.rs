@@ -50,7 +50,7 @@ pub(super) struct Header {
 impl Header {
     /// Reads the header of `input`, which decodes to `size` bytes and has space for the tables.
     pub(super) fn read(input: &dyn ByteStream, size: u64, places: &Places, cx: &Context) -> Result<Self> {
-        let charge = cx.account.charge(to_u64(size_of::<Slots>()), "ans weights")?;
+        let charge = cx.account.charge_list(to_u64(size_of::<Slots>()), "ans weights")?;
         let mut bytes = [0; FIXED + WEIGHTS];
         input.read(0, &mut bytes)?;
         let (fixed, weights) = bytes.split_at(FIXED);

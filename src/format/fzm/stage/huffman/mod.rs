@@ -140,7 +140,7 @@ struct Symbols {
 impl Symbols {
     fn read_book(&self) -> Result<(Book, Charge)> {
         let Header { bklen, book, .. } = self.header;
-        let charge = self.cx.account.charge(book::footprint(bklen), "code book")?;
+        let charge = self.cx.account.charge_list(book::footprint(bklen), "code book")?;
         let mut tables = [0; book::TABLES];
         self.input.read(book, &mut tables)?;
         let mut bytes = vec![0; to_usize(bklen, "bklen")? * self.size];

@@ -86,7 +86,7 @@ impl Symbols {
     /// Decodes a partition of `len` bytes to find its slices.
     fn find(&self, book: &Book, partition: u64, len: u64) -> Result<Starts> {
         let (nbit, entry) = self.row(partition)?;
-        let charge = self.cx.account.charge(8 * (len.div_ceil(SLICE) + 1), "slices of a partition")?;
+        let charge = self.cx.account.charge_list(8 * (len.div_ceil(SLICE) + 1), "slices of a partition")?;
         let mut starts = Starts { partition, entry, bits: vec![0], _charge: charge };
         let (mut at, mut bit) = (0, 0);
         while at < len {
