@@ -6,6 +6,7 @@ use std::ffi::c_void;
 use fzmfs::ForeignStream;
 use pyo3::prelude::*;
 
+use crate::end::at_end;
 use crate::owned::Owned;
 
 /// A stream of another library: its handle, and the object that owns it, if that is known.
@@ -51,7 +52,6 @@ impl DeviceBuffer {
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
-        // It may wait for the GPU.
-        Python::attach(|py| py.detach(|| drop(self.buffer.take())));
+        at_end(|| drop(self.buffer.take()));
     }
 }

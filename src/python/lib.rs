@@ -7,6 +7,7 @@ mod allocator;
 mod array;
 mod container;
 mod device;
+mod end;
 mod failure;
 mod interrupt;
 mod listing;

@@ -4,6 +4,7 @@
 use fzmfs::huge_pages;
 use pyo3::prelude::*;
 
+use crate::end::at_end;
 use crate::owned::Owned;
 
 /// Maximum decoded bytes that a closed archive leaves in the allocator, for the next one.
@@ -34,9 +35,6 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // It may wait for a disk and for threads; other threads of Python need not wait too.
-        Python::try_attach(|py| py.detach(|| self.end()));
-        // If the interpreter is shutting down, without it.
-        self.end();
+        at_end(|| self.end());
     }
 }

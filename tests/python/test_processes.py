@@ -118,6 +118,26 @@ begun.wait()
         assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_process_ends_while_another_interpreter_has_an_archive() -> None:
+    interpreters = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
+    code = f'''
+import {interpreters} as interpreters
+code = """
+try:
+    import fzmfs
+except ImportError:  # since Python 3.12, of modules that are not made for several
+    print("refused")
+else:
+    archive = fzmfs.open({B2ND!r})
+    print(archive["data"].shape)
+"""
+interpreters.run_string(interpreters.create(), code)
+'''
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=PATIENCE)
+    want = "(5, 4, 6, 3, 7)" if sys.version_info < (3, 12) else "refused"
+    assert (done.returncode, done.stdout) == (0, f"{want}\n"), done.stderr
+
+
 def test_a_lack_of_descriptors_is_called_so() -> None:
     code = f"""
 import fzmfs, os, resource
