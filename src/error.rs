@@ -77,6 +77,26 @@ pub enum Kind {
     Io(Arc<io::Error>),
 }
 
+impl Kind {
+    /// The word for it, which JSON and Python have: `corrupt`, `too_large`. One that is unknown is `unsupported`; a part
+    /// of a container that its server or directory does not have is `missing`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Truncated { .. } => "truncated",
+            Self::Corrupt(_) => "corrupt",
+            Self::Checksum { .. } => "checksum",
+            Self::Unsupported(_) | Self::Unknown(_) => "unsupported",
+            Self::TooLarge { .. } => "too_large",
+            Self::NoRoom { .. } => "no_room",
+            Self::Changed => "changed",
+            Self::Usage(_) => "usage",
+            Self::NotFound => "not_found",
+            Self::Io(error) if error.kind() == io::ErrorKind::NotFound && error.raw_os_error().is_none() => "missing",
+            Self::Io(_) => "io",
+        }
+    }
+}
+
 /// Errors of the operating system are equal if they have the same number.
 impl PartialEq for Kind {
     fn eq(&self, other: &Self) -> bool {

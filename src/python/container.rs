@@ -187,7 +187,7 @@ impl Archive {
 
     /// Verifies everything, and calls `progress` with the bytes checked and their total. Returns the number of checks
     /// and of bytes. Ends soon after an exception in `progress`, and after an interrupt.
-    fn verify(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<(u64, u64)> {
+    fn verify(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<(u64, u64, Option<u64>)> {
         let progress = progress.map(|progress| progress.clone().unbind());
         let failed = Mutex::new(None);
         let call = |report: fzmfs::Progress| {
@@ -201,7 +201,7 @@ impl Archive {
         let report = self.run(py, |archive| archive.verify_while(call));
         match (failed.into_inner().unwrap_or_else(PoisonError::into_inner), report?) {
             (Some(error), _) => Err(error),
-            (None, report) => Ok(report.map_or((0, 0), |report| (report.checks, report.bytes))),
+            (None, report) => Ok(report.map_or((0, 0, None), |report| (report.checks, report.bytes, report.checksums))),
         }
     }
 }

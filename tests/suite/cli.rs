@@ -326,6 +326,7 @@ fn verify_continues_after_a_bad_file_and_prints_json() {
     assert_eq!(ran.code, 1);
     assert_eq!((&value[0]["ok"], &value[1]["ok"]), (&false.into(), &true.into()));
     assert_eq!(value[0]["error"]["field"], "payload checksum: data_checksum");
+    assert_eq!(value[0]["error"]["kind"], "checksum");
     assert!(value[0]["error"]["offset"].is_u64() && value[1]["error"].is_null());
     let payload = fzmfs(args!["info", "--json", sample()]).ok();
     let payload: serde_json::Value = serde_json::from_slice(&payload.out).unwrap();

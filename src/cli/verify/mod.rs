@@ -89,6 +89,7 @@ impl Verdict {
         let error = self.error.as_ref().map(|error| {
             json!({
                 "message": error.to_string(),
+                "kind": error.kind().name(),
                 "field": error.what(),
                 "offset": error.offset().map(|at| at.0),
             })

@@ -55,6 +55,8 @@ class Verified(NamedTuple):
     """Streams decoded, and separate checksums."""
     bytes: int
     """Bytes that the checks covered."""
+    checksums: int | None
+    """Checksums among them; None if that is not known. Without any, overwritten bytes go unnoticed if they still decode."""
 
 
 def _open(source: str, options: dict[str, Any]) -> _native.Archive:
