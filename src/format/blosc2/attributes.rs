@@ -19,7 +19,7 @@ use crate::format::about::{self, About, Attributes};
 use super::dimensions::DIMENSIONS;
 use super::frame::Frame;
 use super::metalayers::LayerValue;
-use super::{msgpack, pickle};
+use super::{json, msgpack, pickle};
 
 /// Metalayers that say how the array is stored.
 const STRUCTURE: [&[u8]; 2] = [b"b2nd", b"caterva"];
@@ -93,7 +93,7 @@ fn meaning(bytes: &[u8]) -> Option<Value> {
     if bytes.starts_with(&GZIP) {
         return unzipped(bytes);
     }
-    let Some(value) = msgpack::to_json(bytes) else {
+    let Some(value) = json::to_json(bytes) else {
         return std::str::from_utf8(bytes).ok().and_then(from_python);
     };
     match msgpack::binary_of(bytes) {

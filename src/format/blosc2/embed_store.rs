@@ -28,10 +28,10 @@ use super::entries::failing;
 use super::frame::Frame;
 use super::frames::{self, FrameDir, OpenFrame, OpenFrames};
 use super::info;
+use super::json;
 use super::memory::Memory;
 use super::metalayer::Metalayer;
 use super::metalayers::LayerValue;
-use super::msgpack;
 use super::table::{Leaves, Tables};
 
 /// Metalayers, one of which a store has, and the variable-length one with the keys.
@@ -98,7 +98,7 @@ impl EmbedStore {
         let value = LayerValue::of_chunk(&own.source, layer, &own.chunks.item().memory)?;
         let len = Limits::check(value.len(), MAP, "estore_metadata").map_err(|e| e.at(layer.at))?;
         let reading = options.account.charge(len.saturating_mul(PER_BYTE), WHERE)?;
-        let map = match msgpack::to_json(&decode_budget::once(|| value.bytes())?) {
+        let map = match json::to_json(&decode_budget::once(|| value.bytes())?) {
             Some(Value::Object(mut fields)) => fields.remove(WHERE),
             _ => None,
         };

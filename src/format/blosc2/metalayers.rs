@@ -19,9 +19,9 @@ use super::chunk_index::ChunkIndex;
 use super::entries::{failing, unknown_directory};
 use super::frame::Frame;
 use super::item_spec::ItemSpec;
+use super::json;
 use super::memory::Memory;
 use super::metalayer::Metalayer;
-use super::msgpack;
 use super::stored_chunk::ChunkLocation;
 
 /// Values up to this many bytes are also shown as JSON, up to a total for each directory: they are decoded when it is
@@ -115,7 +115,7 @@ impl LayerValue {
     pub(super) fn json(&self) -> Result<Option<Vec<u8>>> {
         let bytes = self.bytes()?;
         let fits = |json: &Value| write!(Room(TEXT), "{json:#}").is_ok();
-        Ok(msgpack::to_json(&bytes).filter(fits).map(|json| (text::json(&json) + "\n").into_bytes()))
+        Ok(json::to_json(&bytes).filter(fits).map(|json| (text::json(&json) + "\n").into_bytes()))
     }
 }
 

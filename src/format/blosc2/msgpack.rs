@@ -1,16 +1,12 @@
-//! `MessagePack` as used by frames: fields with one fixed marker each, and conversion of any document to JSON.
+//! `MessagePack` as used by frames: fields with one fixed marker each.
 //!
 //! Markers are from `rmp`; bytes are read through the checked cursor, so that every error has an offset.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-use rmp::Marker;
-use serde_json::{Map, Value};
-
-use super::extension;
-use crate::bytes::{Cursor, to_u64, to_usize};
+use crate::bytes::{Cursor, to_usize};
 use crate::error::{Error, Result};
-use crate::format::about::float;
+use rmp::Marker;
 
 /// Reads a marker, which must be `want`.
 pub(super) fn marker(cur: &mut Cursor<'_>, want: Marker, what: &'static str) -> Result<()> {
@@ -54,20 +50,6 @@ pub(super) fn long_size(cur: &mut Cursor<'_>, what: &'static str) -> Result<u64>
     let at = cur.at();
     let n = i64(cur, what)?;
     u64::try_from(n).map_err(|_| Error::corrupt(format!("must not be negative, is {n}"), what).at(at))
-}
-
-/// Converts the document in `bytes` to JSON; `None` unless `bytes` is exactly one document.
-///
-/// Values without a JSON equivalent become an object with a single key, `$bin` or `$ext`.
-pub(super) fn to_json(bytes: &[u8]) -> Option<Value> {
-    document(bytes, DEPTH)
-}
-
-/// As [`to_json`], with at most `depth` values within each other.
-pub(super) fn document(bytes: &[u8], depth: u32) -> Option<Value> {
-    let mut cur = Cursor::new(bytes, crate::bytes::FileOffset(0));
-    let value = value(&mut cur, depth).ok()?;
-    cur.is_empty().then_some(value)
 }
 
 /// The bytes in a document that is nothing else.
@@ -167,59 +149,6 @@ pub(super) fn skip(cur: &mut Cursor<'_>, what: &'static str) -> Result<()> {
     Ok(())
 }
 
-/// Maximum nesting depth.
-const DEPTH: u32 = 64;
-
-/// Takes a value with at most `depth` values within each other.
-///
-/// # Errors
-/// As [`head`], and if it is nested too deeply.
-pub(super) fn value(cur: &mut Cursor<'_>, depth: u32) -> Result<Value> {
-    let Some(depth) = depth.checked_sub(1) else { return Err(Error::corrupt("nested too deeply", "msgpack")) };
-    Ok(match head(cur, "msgpack")? {
-        Head::Null => Value::Null,
-        Head::Bool(is) => is.into(),
-        Head::Uint(n) => n.into(),
-        Head::Int(n) => n.into(),
-        Head::Float(n) => float(n),
-        Head::Text(bytes) => match std::str::from_utf8(bytes) {
-            Ok(text) => text.into(),
-            Err(_) => tagged("$bin", hex(bytes)),
-        },
-        Head::Binary(bytes) => tagged("$bin", hex(bytes)),
-        Head::Extension(kind, data) => extension::to_json(kind, data, depth)
-            .unwrap_or_else(|| tagged("$ext", Value::Array(vec![kind.into(), hex(data)]))),
-        Head::List(len) => array(cur, len, depth)?,
-        Head::Map(len) => map(cur, len, depth)?,
-    })
-}
-
-fn array(cur: &mut Cursor<'_>, len: u64, depth: u32) -> Result<Value> {
-    // An element takes at least one byte, so the rest of the input bounds the number of elements.
-    let items = (0..len.min(to_u64(cur.len()).saturating_add(1))).map(|_| value(cur, depth));
-    items.collect::<Result<_>>().map(Value::Array)
-}
-
-fn map(cur: &mut Cursor<'_>, len: u64, depth: u32) -> Result<Value> {
-    let mut map = Map::new();
-    for _ in 0..len {
-        let key = match value(cur, depth)? {
-            Value::String(text) => text,
-            other => other.to_string(),
-        };
-        map.insert(key, value(cur, depth)?);
-    }
-    Ok(Value::Object(map))
-}
-
-fn tagged(tag: &str, value: Value) -> Value {
-    Value::Object(Map::from_iter([(tag.to_owned(), value)]))
-}
-
-fn hex(bytes: &[u8]) -> Value {
-    to_hex(bytes).into()
-}
-
 /// Two hexadecimal digits per byte.
 pub(super) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, b| text + &format!("{b:02x}"))
@@ -240,36 +169,5 @@ mod tests {
         let e = i32(&mut cur, "c").unwrap_err();
         assert_eq!(e.to_string(), "must begin with 0xd2, begins with 0xcf (c, at byte 0x1a)");
         assert_eq!(i32(&mut cur, "d").unwrap_err().to_string(), "needs 1 bytes, 0 left (d, at byte 0x1b)");
-    }
-
-    #[test]
-    fn only_complete_documents_become_json() {
-        const NESTED: &[u8] = &[0x91; 1000];
-        let rows: &[(&[u8], Option<&str>)] = &[
-            (&[0x05], Some("5")),
-            (&[0xff], Some("-1")),
-            (&[0xcd, 1, 0], Some("256")),
-            (&[0xd1, 0xff, 0], Some("-256")),
-            (&[0xcb, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0], Some("1.5")),
-            (&[0xca, 0x7f, 0xc0, 0, 0], Some("\"NaN\"")),
-            (&[0xa2, b'h', b'i'], Some("\"hi\"")),
-            (&[0xa1, 0xff], Some("{\"$bin\":\"ff\"}")),
-            (&[0xc4, 2, 1, 2], Some("{\"$bin\":\"0102\"}")),
-            (&[0xd4, 0x2a, 7], Some("{\"$ext\":[42,\"07\"]}")),
-            (&[0x92, 0xc0, 0xc3], Some("[null,true]")),
-            (&[0x81, 0xa1, b'k', 0x90], Some("{\"k\":[]}")),
-            (&[0x81, 0x01, 0x02], Some("{\"1\":2}")),
-            (&[], None),
-            (&[0x05, 0x05], None),
-            (&[0xc1], None),
-            (&[0xdd, 0xff, 0xff, 0xff, 0xff], None),
-            (&[0xdf, 0xff, 0xff, 0xff, 0xff], None),
-            (&[0xdb, 0xff, 0xff, 0xff, 0xff, b'x'], None),
-            (NESTED, None),
-        ];
-        for (bytes, want) in rows {
-            let got = to_json(bytes).map(|v| v.to_string());
-            assert_eq!(got.as_deref(), *want, "{:x?}", &bytes[..bytes.len().min(8)]);
-        }
     }
 }

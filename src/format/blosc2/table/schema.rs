@@ -14,9 +14,9 @@ use crate::limits::Limits;
 
 use super::super::attributes::from_python;
 use super::super::frame::Frame;
+use super::super::json;
 use super::super::metalayer::Metalayer;
 use super::super::metalayers::LayerValue;
-use super::super::msgpack;
 use super::batches::Form;
 
 /// Maximum bytes of a schema as text, and how much memory a byte may take while it is read.
@@ -119,7 +119,7 @@ fn text(frame: &Frame, name: &'static str) -> Result<String> {
     let layer = layer(frame, name).ok_or_else(|| Error::corrupt("missing", name))?;
     let value = LayerValue::of_chunk(&frame.source, layer, &frame.chunks.item().memory)?;
     Limits::check(value.len(), SCHEMA, name).map_err(|e| e.at(layer.at))?;
-    match msgpack::to_json(&value.bytes()?) {
+    match json::to_json(&value.bytes()?) {
         Some(Value::String(text)) => Ok(text),
         _ => Err(Error::corrupt("must be text", name).at(layer.at)),
     }

@@ -14,6 +14,7 @@ use crate::bytes::{Cursor, to_u64};
 use crate::error::{Error, Result};
 
 use super::super::super::attributes::without_tuples;
+use super::super::super::json;
 use super::super::super::msgpack::{self, Head};
 use super::super::room::Room;
 use super::super::streams::{Number, Part, PartData};
@@ -300,7 +301,7 @@ fn push_json(cur: &mut Cursor<'_>, ends: &mut Vec<usize>, data: &mut Vec<u8>, ro
     msgpack::skip(cur, WHAT)?;
     let document = all.get(..all.len().saturating_sub(cur.len())).unwrap_or_default();
     let _reading = room.account.charge(to_u64(document.len()).saturating_mul(PER_BYTE), WHAT)?;
-    let value = msgpack::to_json(document).ok_or_else(|| Error::corrupt("nested too deeply", WHAT))?;
+    let value = json::to_json(document).ok_or_else(|| Error::corrupt("nested too deeply", WHAT))?;
     let text = if value.is_null() { String::new() } else { without_tuples(value).to_string() };
     push_bytes(text.as_bytes(), ends, data, room)?;
     Ok(text.is_empty())
