@@ -109,7 +109,7 @@ def slabs(
     """Sums the array, slab by slab, each worker a run of them. When each has done one, ``disturb`` is called; what is
     left of its first ``at_once`` goes on meanwhile, the others begin after it.
     """
-    workers, event = sorted(client.scheduler_info(n_workers=-1)["workers"]), uuid.uuid4().hex
+    workers, event = sorted(client.nthreads()), uuid.uuid4().hex
     futures, run = [], len(field.sums) // len(workers)
     for number in range(len(field.sums)):
         worker, turn = divmod(number, run)
@@ -196,7 +196,7 @@ def check_windows(field: Field, folder: Path, workers: int, tasks: int, rounds: 
     ):
         (server.root / "bucket").mkdir()
         shutil.copy(field.path, server.root / "bucket" / KEY)
-        addresses, requests = list(client.scheduler_info(n_workers=-1)["workers"]), 0
+        addresses, requests = list(client.nthreads()), 0
         seconds = {1: [], workers: []}
         for number, readers in itertools.product(range(rounds), seconds):
             mount(client, field)

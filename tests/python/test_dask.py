@@ -92,7 +92,7 @@ def test_a_cluster_of_processes_computes_with_each_door(
     path, data = file
     lazy = doors(path)[door].rechunk((250, 2003))
     assert np.array_equal(client.compute(lazy).result(), data)
-    workers = set(client.scheduler_info()["workers"])
+    workers = set(client.nthreads())
     assert len(workers) == 2
     # Each of them reads.
     for worker in workers:
