@@ -103,13 +103,22 @@ impl Budget {
     /// # Errors
     /// [`Kind::TooLarge`] if fewer are left.
     pub fn charge(&self, n: u64, what: &'static str) -> Result<Charge> {
-        let fits = |used: u64| used.checked_add(n).filter(|&sum| sum <= self.0.total);
+        self.charge_leaving(0, n, what)
+    }
+
+    /// As [`Budget::charge`], if `rest` bytes are left then.
+    ///
+    /// # Errors
+    /// [`Kind::TooLarge`] otherwise.
+    pub fn charge_leaving(&self, rest: u64, n: u64, what: &'static str) -> Result<Charge> {
+        let most = self.0.total.saturating_sub(rest);
+        let fits = |used: u64| used.checked_add(n).filter(|&sum| sum <= most);
         match self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
             Ok(used) => {
                 self.0.peak.fetch_max(used.saturating_add(n), Ordering::Relaxed);
                 Ok(Charge { budget: self.clone(), bytes: n })
             }
-            Err(used) => Err(Error::new(Kind::TooLarge { value: n, limit: self.0.total.saturating_sub(used) }, what)),
+            Err(used) => Err(Error::new(Kind::TooLarge { value: n, limit: most.saturating_sub(used) }, what)),
         }
     }
 }
@@ -139,7 +148,9 @@ mod tests {
         assert!(budget.charge(u64::MAX, "c").is_err());
         drop(first);
         assert_eq!(budget.used(), 0);
-        drop(budget.charge(10, "d").unwrap());
+        assert!(budget.charge_leaving(1, 10, "d").is_err());
+        drop(budget.charge_leaving(1, 9, "e").unwrap());
+        drop(budget.charge(10, "f").unwrap());
     }
 
     #[test]

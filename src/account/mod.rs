@@ -44,6 +44,9 @@ pub use users::{Holding, Share, Users};
 const LISTS: u64 = 16 << 20;
 /// Bytes of windows that are allowed likewise: of a file with the content instead, the kernel maps at least as many.
 const WINDOWS: u64 = 4 << 20;
+/// The last bytes of the memory, this many or a sixteenth of it: for what cannot go to the disk and must be there. A small
+/// block table is not refused because buffers, or what is kept in case it is read again, were there first.
+const LAST: u64 = 1 << 20;
 /// Lists of at most this many bytes are not charged: each takes no more than its owner.
 const SMALL_LIST: u64 = 1 << 10;
 
@@ -135,6 +138,24 @@ impl Account {
         self.0.memory.charge(n, what).map_err(|_| self.no_room(n, what))
     }
 
+    /// Charges `n` bytes of memory for what is kept only if there is room; leaves the last bytes to others.
+    pub fn charge_spare(&self, n: u64, what: &'static str) -> Option<Charge> {
+        let rest = LAST.min(self.0.memory.total() / 16);
+        self.0.memory.charge_leaving(rest, n, what).ok()
+    }
+
+    /// Charges a buffer of `len` bytes; returns whether it goes to the disk. That is where it goes rather than to the last
+    /// bytes of the memory.
+    fn charge_buffer(&self, len: u64, what: &'static str) -> Result<(Charge, bool)> {
+        if let Some(charge) = self.charge_spare(len, what) {
+            return Ok((charge, false));
+        }
+        if let Ok(charge) = self.disk().charge(len, what) {
+            return Ok((charge, true));
+        }
+        Ok((self.charge(len, what)?, false))
+    }
+
     /// Charges `n` bytes of a list with an entry for each part of the container: to the memory budget, or if that is
     /// exhausted, to the allowance that all lists share.
     ///
@@ -186,13 +207,8 @@ impl Account {
     /// # Errors
     /// [`Kind::NoRoom`] if neither budget has room.
     pub fn reserve(&self, len: u64, what: &'static str) -> Result<Reserved> {
-        if let Ok(charge) = self.0.memory.charge(len, what) {
-            return Ok(Reserved { len, what, charge, is_spilled: false });
-        }
-        match self.disk().charge(len, what) {
-            Ok(charge) => Ok(Reserved { len, what, charge, is_spilled: true }),
-            Err(_) => Err(self.no_room(len, what)),
-        }
+        let (charge, is_spilled) = self.charge_buffer(len, what)?;
+        Ok(Reserved { len, what, charge, is_spilled })
     }
 
     /// Returns a copy of `bytes`, as [`Account::buffer`] does. Faster than filling such a buffer if it is in a file.
@@ -201,12 +217,9 @@ impl Account {
     /// As [`Account::buffer`].
     pub fn buffer_of(&self, bytes: &[u8], what: &'static str) -> Result<Buffer> {
         let len = to_u64(bytes.len());
-        if let Ok(charge) = self.0.memory.charge(len, what) {
-            return Buffer::heap_of(bytes, charge, what);
-        }
-        match self.disk().charge(len, what) {
-            Ok(charge) => Buffer::mapped(len, bytes, charge, what),
-            Err(_) => Err(self.no_room(len, what)),
+        match self.charge_buffer(len, what)? {
+            (charge, false) => Buffer::heap_of(bytes, charge, what),
+            (charge, true) => Buffer::mapped(len, bytes, charge, what),
         }
     }
 
@@ -273,7 +286,7 @@ mod tests {
         let refused = account.buffer(8 << 20, "c").unwrap_err();
         assert!(matches!(refused.kind(), Kind::NoRoom { need: 8_388_608, memory: 2_097_152, disk: 4_194_304 }));
         assert!(mapped.iter().all(|&byte| byte == 0) && mapped.len() == 16 << 20);
-        let bytes: Vec<u8> = (0..2_000_000_u32).map(|i| (i >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..1_400_000_u32).map(|i| (i >> 3) as u8).collect();
         let copies = [(); 2].map(|()| account.buffer_of(&bytes, "d").unwrap());
         assert!(copies.iter().all(|copy| **copy == *bytes) && copies[1].is_spilled() && !copies[0].is_spilled());
         drop(copies);
@@ -282,7 +295,22 @@ mod tests {
         assert!(mapped.iter().all(|&byte| byte == 7));
         drop((heap, mapped));
         assert_eq!((account.memory().used(), account.disk().used()), (0, 0));
-        assert_eq!(account.peaks(), Peaks { memory: (8 << 20) + 2_000_000, disk: (16 << 20) + 2_000_000, decoded: 0 });
+        assert_eq!(account.peaks(), Peaks { memory: (8 << 20) + 1_400_000, disk: (16 << 20) + 1_400_000, decoded: 0 });
+    }
+
+    #[test]
+    fn the_last_bytes_are_for_what_cannot_go_to_the_disk() {
+        let account = Account::new(16 << 20, 8 << 20);
+        let spare: Vec<_> = std::iter::from_fn(|| account.charge_spare(1 << 20, "spare")).collect();
+        assert_eq!((spare.len(), account.buffer(1 << 20, "buffer").unwrap().is_spilled()), (15, true));
+        let needed = account.charge(1000, "block index").unwrap();
+        // Before a buffer is refused, it takes them too.
+        let disk = account.buffer(8 << 20, "disk").unwrap();
+        assert!(!account.buffer(1000, "buffer").unwrap().is_spilled() && account.charge_spare(1, "spare").is_none());
+        drop((spare, needed, disk));
+        assert!(
+            account.charge_spare(15 << 20, "spare").is_some() && account.charge_spare((15 << 20) + 1, "x").is_none()
+        );
     }
 
     #[test]

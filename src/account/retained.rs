@@ -22,7 +22,7 @@ impl Retained {
         }
         // Release the old charge first: it covers the same bytes.
         self.charge = None;
-        self.charge = account.charge(bytes, what).ok();
+        self.charge = account.charge_spare(bytes, what);
         self.bytes = if self.charge.is_some() { bytes } else { 0 };
         self.charge.is_some()
     }

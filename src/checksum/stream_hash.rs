@@ -56,8 +56,8 @@ impl<H> StreamHash<H> {
         let Some(hasher) = hasher else { return };
         if piece != *next {
             if piece > *next && piece - *next <= AHEAD && !ahead.contains_key(&piece) {
-                let charge = self.account.charge(to_u64(bytes.len()), "piece to be hashed");
-                ahead.extend(charge.ok().map(|charge| (piece, (bytes.to_vec(), charge))));
+                let charge = self.account.charge_spare(to_u64(bytes.len()), "piece to be hashed");
+                ahead.extend(charge.map(|charge| (piece, (bytes.to_vec(), charge))));
             }
             return;
         }

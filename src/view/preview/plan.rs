@@ -343,7 +343,7 @@ impl Fetch for Held<'_> {
         }
         let bytes = self.fetch.piece(blob, piece)?;
         let last = self.plan.last.get(&key).copied().unwrap_or(0);
-        let charge = self.plan.account.charge(to_u64(bytes.len()), "picture").ok();
+        let charge = self.plan.account.charge_spare(to_u64(bytes.len()), "picture");
         self.pieces.borrow_mut().insert(key, HeldPiece { bytes: bytes.clone(), last, _charge: charge });
         Ok(bytes)
     }

@@ -188,7 +188,7 @@ impl Sink for Checkpoints {
     }
 
     fn charge(&self, bytes: u64) -> Option<Charge> {
-        self.keeper.account.charge(bytes, "window").ok()
+        self.keeper.account.charge_spare(bytes, "window")
     }
 
     fn keep(self: Arc<Self>, state: State, history: History) -> bool {

@@ -301,7 +301,7 @@ impl Frames {
             let keep = state.jumped.load(Ordering::Relaxed);
             let left = if keep { self.pieces.put(self.key(index), passed, bytes) } else { Some(bytes) };
             let Some(bytes) = left else { continue };
-            let Ok(charge) = self.policy.account.charge(PIECE, "passed piece") else { continue };
+            let Some(charge) = self.policy.account.charge_spare(PIECE, "passed piece") else { continue };
             let mut live = lock(&state.live);
             live.passed.push_back((passed, Arc::new(bytes), charge));
             let old = if live.passed.len() > PASSED { live.passed.pop_front() } else { None };

@@ -204,7 +204,7 @@ impl Spans {
         let cost = len.saturating_add(OVERHEAD);
         for _ in 0..=kept.spans.len() {
             if kept.bytes.saturating_add(len) <= self.most
-                && let Ok(charge) = self.account.charge(cost, "bytes of an object")
+                && let Some(charge) = self.account.charge_spare(cost, "bytes of an object")
             {
                 return Some(charge);
             }
