@@ -353,21 +353,22 @@ mod tests {
         );
         let ran: Vec<_> = (0..3).map(|_| rx.recv_timeout(PATIENCE).unwrap()).collect();
         assert_eq!(ran.iter().filter(|&&id| id == first.thread().id()).count(), 1);
-        let where_it_runs = |number| {
+        // Of an inode of its own: a job before it may still have the turn of another.
+        let runs_on_loop = |inode| {
             let (offload, report) = (offload.clone(), tx.clone());
             let call = move || {
                 let job = Box::new(move || report.send(thread::current().id()).unwrap());
-                offload.run_in_turn(Turn::Inode(Ino(8)), On::Opening, job);
+                offload.run_in_turn(Turn::Inode(Ino(inode)), On::Opening, job);
             };
-            let thread = on_loop(number, Box::new(call));
+            let thread = on_loop(1, Box::new(call));
             let id = thread.thread().id();
             thread.join().unwrap();
             rx.recv_timeout(PATIENCE).unwrap() == id
         };
-        assert!(!where_it_runs(1), "the last loop hands its work over");
+        assert!(!runs_on_loop(8), "the last loop hands its work over");
         go.send(()).unwrap();
         first.join().unwrap();
-        assert!(where_it_runs(1), "another one is left again");
+        assert!(runs_on_loop(9), "another one is left again");
         // Threads of other names never do.
         let report = tx.clone();
         offload.run(On::Metadata, Box::new(move || report.send(thread::current().id()).unwrap()));
