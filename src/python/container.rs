@@ -185,8 +185,8 @@ impl Archive {
         self.run(py, fzmfs::Archive::check)
     }
 
-    /// Verifies everything, and calls `progress` with the bytes checked and their total. Returns the number of checks
-    /// and of bytes. Ends soon after an exception in `progress`, and after an interrupt.
+    /// Verifies everything, and calls `progress` with the bytes checked and their total. Returns the numbers of checks,
+    /// bytes and checksums. Ends soon after an exception in `progress`, and after an interrupt.
     fn verify(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<(u64, u64, Option<u64>)> {
         let progress = progress.map(|progress| progress.clone().unbind());
         let failed = Mutex::new(None);

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 /// Runs `end` so that other threads of Python need not wait too, where that can be.
 ///
 /// At the end of the process Python gives its lock back to the main interpreter alone: in another one, who released it
-/// would wait for it for ever. There, and if no interpreter runs any more, `end` keeps it.
+/// would wait for it for ever. There `end` runs with the lock; and without one if no interpreter runs any more.
 pub(crate) fn at_end(end: impl FnOnce() + Send) {
     let mut end = Some(end);
     Python::try_attach(|py| {
