@@ -81,14 +81,13 @@ pub(super) fn is_header(block: &[u8; BLOCK_LEN]) -> bool {
     Header::parse(block, FileOffset(0)).is_ok()
 }
 
-/// The sums of the bytes, unsigned and signed, with spaces instead of the sum itself.
-fn sums(block: &[u8]) -> [i64; 2] {
-    let covered = block.iter().enumerate().filter(|(i, _)| i.wrapping_sub(SUM.0) >= SUM.1);
-    let spaces = 8 * 32;
-    covered.fold([spaces; 2], |[unsigned, signed], (_, &byte)| {
-        // 512 bytes cannot overflow.
-        [unsigned.saturating_add(byte.into()), signed.saturating_add(byte.cast_signed().into())]
-    })
+/// The sums of the bytes, unsigned and signed, with spaces instead of the sum itself. 512 bytes cannot overflow.
+fn sums(block: &[u8; BLOCK_LEN]) -> [i64; 2] {
+    let mut block = tar::Header::from_byte_slice(block).clone();
+    block.as_old_mut().cksum.fill(b' ');
+    let unsigned = block.as_bytes().iter().map(|&byte| i32::from(byte)).sum::<i32>();
+    let signed = block.as_bytes().iter().map(|&byte| i32::from(byte.cast_signed())).sum::<i32>();
+    [unsigned.into(), signed.into()]
 }
 
 /// The bytes before the first NUL.

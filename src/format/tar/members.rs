@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tar::GnuExtSparseHeader;
 
-use crate::bytes::{FileOffset, to_u64};
+use crate::bytes::{FileOffset, to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 use crate::source::Source;
@@ -24,7 +24,7 @@ use super::sparse::Map;
 const NAME: u64 = 1 << 20;
 /// Bytes of the records for a member: the map of a sparse file may be among them.
 const RECORDS: u64 = 16 << 20;
-/// Bytes that are read at a time.
+/// Bytes that are read at a time where headers are close to each other; others are read alone.
 const WINDOW: u64 = 16 << 10;
 /// The largest member, so that sums of offsets fit.
 pub(super) const LARGEST: u64 = (1 << 48) - 1;
@@ -205,7 +205,11 @@ impl Members {
         if inside(self).is_none() {
             wanted::check()?;
             let left = self.source.len().saturating_sub(at.0);
-            self.window = self.source.get(at, left.clamp(BLOCK, WINDOW), "header")?;
+            let is_close = at.0.saturating_sub(self.window_at.0) <= WINDOW / 2;
+            let len = if is_close { left.clamp(BLOCK, WINDOW) } else { BLOCK };
+            self.window.clear();
+            self.window.resize(to_usize(len, "header")?, 0);
+            self.source.read(at, &mut self.window, "header").inspect_err(|_| self.window.clear())?;
             self.window_at = at;
         }
         let block = inside(self).and_then(|range| self.window.get(range)?.first_chunk());

@@ -3,11 +3,12 @@
 //! Cost: the headers of each block, the sequences of a block or two and one copy of the window for each checkpoint.
 #![forbid(unsafe_code)]
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, Weak};
 
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::Result;
 use crate::limits::Charge;
+use crate::sync::Mutex;
 
 use super::super::header::BlockKind;
 use super::entropy::{Entropy, OffsetReader, RepeatOffsets, Section};
@@ -20,17 +21,37 @@ const LATE: u64 = 1 << 20;
 /// A checkpoint that was not kept is tried again after this part of the spacing.
 const AGAIN: u64 = 8;
 
+/// Memory for content before a checkpoint.
+#[derive(Debug)]
+struct Room {
+    bytes: Vec<u8>,
+    _charge: Charge,
+}
+
+/// Memory that a [`History`] leaves to the next one of the same plan: to map new memory takes longer than to fill it.
+type Spare = Mutex<Option<Room>>;
+
 /// The window before a checkpoint.
 #[derive(Debug)]
 pub(in super::super) struct History {
-    bytes: Vec<u8>,
+    /// `None` when it is dropped.
+    room: Option<Room>,
     start: usize,
-    _charge: Option<Charge>,
+    spare: Weak<Spare>,
 }
 
 impl History {
     pub(in super::super) fn bytes(&self) -> &[u8] {
-        self.bytes.get(self.start..).unwrap_or_default()
+        self.room.as_ref().and_then(|room| room.bytes.get(self.start..)).unwrap_or_default()
+    }
+}
+
+impl Drop for History {
+    fn drop(&mut self) {
+        if let Some(spare) = self.spare.upgrade() {
+            let mut spare = spare.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::swap(&mut *spare, &mut self.room);
+        }
     }
 }
 
@@ -64,8 +85,8 @@ struct Plan {
     /// Where it is wanted.
     next: u64,
     /// Content up to `pos`, from a window before `next` on, unless the decoder has all of it.
-    history: Vec<u8>,
-    charge: Option<Charge>,
+    history: Option<Room>,
+    spare: Arc<Spare>,
 }
 
 impl Recorder {
@@ -81,7 +102,7 @@ impl Recorder {
     /// From now on, makes checkpoints for `sink`, which are `spacing` bytes apart.
     pub(in super::super) fn record(&mut self, sink: Arc<dyn Sink>, window: u64, spacing: u64) {
         let Some(next) = sink.next(self.pos.saturating_add(window)) else { return };
-        self.plan = Some(Plan { sink, window, spacing, next, history: Vec::new(), charge: None });
+        self.plan = Some(Plan { sink, window, spacing, next, history: None, spare: Arc::default() });
     }
 
     /// Follows the content `bytes`, which the decoder has given out.
@@ -155,37 +176,48 @@ impl Plan {
         if pos <= from {
             return;
         }
-        if self.history.is_empty() {
-            let room = self.window.saturating_add(2 * LATE);
-            self.charge = self.sink.charge(room);
-            if self.charge.is_none() || self.history.try_reserve_exact(usize::try_from(room).unwrap_or(0)).is_err() {
-                return self.again(pos);
-            }
+        if self.history.is_none() {
+            self.history = self.room(self.window.saturating_add(2 * LATE));
         }
+        let Some(Room { bytes: history, .. }) = &mut self.history else { return self.again(pos) };
         let wanted = usize::try_from(pos - from).unwrap_or(usize::MAX).min(bytes.len());
         let bytes = bytes.get(bytes.len() - wanted..).unwrap_or_default();
-        if self.history.len().saturating_add(bytes.len()) > self.history.capacity() {
-            let excess = self.history.len().saturating_sub(usize::try_from(self.window).unwrap_or(0));
-            self.history.drain(..excess);
+        if history.len().saturating_add(bytes.len()) > history.capacity() {
+            let excess = history.len().saturating_sub(usize::try_from(self.window).unwrap_or(0));
+            history.drain(..excess);
         }
-        self.history.extend_from_slice(bytes);
+        history.extend_from_slice(bytes);
+    }
+
+    /// Empty memory for `len` bytes, if there is any.
+    fn room(&self, len: u64) -> Option<Room> {
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut room) = spare.filter(|room| to_u64(room.bytes.capacity()) >= len) {
+            room.bytes.clear();
+            return Some(room);
+        }
+        let (charge, mut bytes) = (self.sink.charge(len)?, Vec::new());
+        bytes.try_reserve_exact(usize::try_from(len).ok()?).ok()?;
+        Some(Room { bytes, _charge: charge })
     }
 
     /// The last window before the boundary.
     fn take(&mut self, whole: Option<&[u8]>) -> Option<History> {
-        let Some(whole) = whole else {
-            let bytes = std::mem::take(&mut self.history);
-            let start = bytes.len().checked_sub(usize::try_from(self.window).ok()?)?;
-            return Some(History { bytes, start, _charge: self.charge.take() });
+        let room = match whole {
+            None => self.history.take()?,
+            Some(whole) => {
+                let mut room = self.room(self.window)?;
+                room.bytes.extend_from_slice(last(whole, self.window)?);
+                room
+            }
         };
-        let charge = self.sink.charge(self.window)?;
-        Some(History { bytes: last(whole, self.window)?.to_vec(), start: 0, _charge: Some(charge) })
+        let start = room.bytes.len().checked_sub(usize::try_from(self.window).ok()?)?;
+        Some(History { room: Some(room), start, spare: Arc::downgrade(&self.spare) })
     }
 
     /// Tries again a little later than `pos`.
     fn again(&mut self, pos: u64) {
-        self.history = Vec::new();
-        self.charge = None;
+        self.history = None;
         let later = pos.saturating_add(self.window).saturating_add(self.spacing / AGAIN);
         self.next = self.sink.next(later).unwrap_or(u64::MAX);
     }

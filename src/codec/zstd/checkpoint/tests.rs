@@ -1,6 +1,7 @@
 //! Pieces read from every checkpoint against the plain content.
 
 use std::io::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::super::decode::{FrameDecoder, WindowMemory};
@@ -16,6 +17,21 @@ struct All {
     spacing: u64,
     account: Account,
     kept: Mutex<Packed>,
+    /// How often memory for a window was taken.
+    charges: AtomicUsize,
+}
+
+impl All {
+    fn new(window: u64, spacing: u64, account: &Account) -> Arc<Self> {
+        let (kept, charges) = Default::default();
+        Arc::new(Self { window, spacing, account: account.clone(), kept, charges })
+    }
+
+    /// The checkpoints; each window was dropped before the next one, so that they all had the same memory.
+    fn take(&self) -> Packed {
+        assert!(self.charges.load(Ordering::Relaxed) <= 1);
+        std::mem::take(&mut *self.kept.lock().unwrap())
+    }
 }
 
 impl Sink for All {
@@ -25,6 +41,7 @@ impl Sink for All {
     }
 
     fn charge(&self, bytes: u64) -> Option<Charge> {
+        self.charges.fetch_add(1, Ordering::Relaxed);
         self.account.charge(bytes, "window").ok()
     }
 
@@ -65,12 +82,11 @@ fn checkpoints(file: &[u8], spacing: u64) -> (Arc<Source>, Frame, Packed, Vec<u8
     let frame = frame_of(&source);
     let account = Account::new(1 << 30, 0);
     let window = frame.header.window;
-    let all = Arc::new(All { window, spacing, account: account.clone(), kept: Mutex::default() });
+    let all = All::new(window, spacing, &account);
     let mut first = decoder(&frame, &account);
     first.record(|recorder| recorder.record(all.clone(), window, spacing));
     let content = rest(&mut first, &source, &frame).unwrap();
-    let kept = std::mem::take(&mut *all.kept.lock().unwrap());
-    (source, frame, kept, content)
+    (source, frame, all.take(), content)
 }
 
 /// Checks that decoding from each checkpoint gives the rest of the content; returns how many there are.
@@ -169,7 +185,7 @@ fn content_in_a_buffer_gives_the_same_checkpoints() {
     let file = compress(content, 3, 17, false);
     let (source, frame, streamed, _) = checkpoints(&file, 300_000);
     let account = Account::new(1 << 30, 0);
-    let all = Arc::new(All { window: 1 << 17, spacing: 300_000, account: account.clone(), kept: Mutex::default() });
+    let all = All::new(1 << 17, 300_000, &account);
     let mut in_place = FrameDecoder::new(&frame, None, 1 << 31, WindowMemory::InPlace, &account).unwrap();
     in_place.record(|recorder| recorder.record(all.clone(), 1 << 17, 300_000));
     let mut whole = vec![0; content.len()];
@@ -177,7 +193,7 @@ fn content_in_a_buffer_gives_the_same_checkpoints() {
     while at < content.len() {
         at = in_place.extend(&source, &frame, &mut whole, at, at + 1).unwrap();
     }
-    assert!(streamed.len() >= 5 && *all.kept.lock().unwrap() == streamed);
+    assert!(streamed.len() >= 5 && all.take() == streamed);
 }
 
 #[test]
