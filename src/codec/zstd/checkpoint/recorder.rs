@@ -63,6 +63,9 @@ pub(in super::super) trait Sink: Send + Sync {
     /// A charge for `bytes` of memory; `None` if there is no room.
     fn charge(&self, bytes: u64) -> Option<Charge>;
 
+    /// Whether `bytes` of memory may stay charged between two checkpoints.
+    fn may_stay(&self, bytes: u64) -> bool;
+
     /// Keeps a checkpoint; returns whether it does.
     fn keep(self: Arc<Self>, state: State, history: History) -> bool;
 }
@@ -212,7 +215,9 @@ impl Plan {
             }
         };
         let start = room.bytes.len().checked_sub(usize::try_from(self.window).ok()?)?;
-        Some(History { room: Some(room), start, spare: Arc::downgrade(&self.spare) })
+        let stays = self.sink.may_stay(to_u64(room.bytes.capacity()));
+        let spare = if stays { Arc::downgrade(&self.spare) } else { Weak::new() };
+        Some(History { room: Some(room), start, spare })
     }
 
     /// Tries again a little later than `pos`.

@@ -45,6 +45,10 @@ impl Sink for All {
         self.account.charge(bytes, "window").ok()
     }
 
+    fn may_stay(&self, bytes: u64) -> bool {
+        bytes <= self.account.memory().total()
+    }
+
     fn keep(self: Arc<Self>, state: State, history: History) -> bool {
         let packed = pack(&state, history.bytes()).unwrap();
         self.kept.lock().unwrap().push((state, packed));

@@ -4,7 +4,7 @@
 //! long for it is not kept.
 //!
 //! Limits: without an index, [`SHARE`] of the account's memory, and then its disk space; [`QUEUED`] bytes of windows that
-//! wait to be compressed.
+//! wait to be compressed; as much as [`SHARE`] stays with a decoder from one checkpoint to the next.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -189,6 +189,10 @@ impl Sink for Checkpoints {
 
     fn charge(&self, bytes: u64) -> Option<Charge> {
         self.keeper.account.charge_spare(bytes, "window")
+    }
+
+    fn may_stay(&self, bytes: u64) -> bool {
+        bytes <= self.keeper.account.memory().total() / SHARE
     }
 
     fn keep(self: Arc<Self>, state: State, history: History) -> bool {
