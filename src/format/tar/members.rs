@@ -80,6 +80,8 @@ pub(super) struct Members {
     end: FileOffset,
     window: Vec<u8>,
     window_at: FileOffset,
+    /// The block that was read last.
+    last: FileOffset,
     /// Of all members that do not have their own.
     mtime: Option<(i64, u32)>,
 }
@@ -88,7 +90,7 @@ impl Members {
     /// From the header at `at` on.
     pub(super) fn from(source: &Arc<Source>, at: FileOffset) -> Self {
         let source = Arc::clone(source);
-        Self { source, next: at, end: at, window: Vec::new(), window_at: FileOffset(0), mtime: None }
+        Self { source, next: at, end: at, window: Vec::new(), window_at: at, last: at, mtime: None }
     }
 
     /// The end of the members so far: the archive is cut off if it is shorter.
@@ -205,13 +207,14 @@ impl Members {
         if inside(self).is_none() {
             wanted::check()?;
             let left = self.source.len().saturating_sub(at.0);
-            let is_close = at.0.saturating_sub(self.window_at.0) <= WINDOW / 2;
+            let is_close = at.0.saturating_sub(self.last.0) <= WINDOW / 2;
             let len = if is_close { left.clamp(BLOCK, WINDOW) } else { BLOCK };
             self.window.clear();
             self.window.resize(to_usize(len, "header")?, 0);
             self.source.read(at, &mut self.window, "header").inspect_err(|_| self.window.clear())?;
             self.window_at = at;
         }
+        self.last = at;
         let block = inside(self).and_then(|range| self.window.get(range)?.first_chunk());
         block.ok_or_else(|| {
             Error::new(Kind::Truncated { need: BLOCK, have: to_u64(self.window.len()) }, "header").at(at)
