@@ -6,12 +6,14 @@ use super::*;
 use crate::format::about::Attributes;
 use crate::format::{ArrayList, Arrays, NamedArray, Tiles};
 
-/// A container with arrays.
-struct WithArrays(Arc<dyn Arrays>);
+/// A container with arrays, and attributes.
+struct WithArrays(Arc<dyn Arrays>, Attributes);
 
 impl Container for WithArrays {
     fn info(&self) -> Info {
-        Computed(Vec::new()).info()
+        let mut info = Computed(Vec::new()).info();
+        info.details.insert("attributes".into(), self.1.clone().into());
+        info
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {
@@ -42,7 +44,7 @@ fn tree_of(rows: &[Row<'_>]) -> Tree {
         (name.to_vec(), names, File::new(content).typed(Some(array)))
     });
     let list = Arc::new(ArrayList::new(arrays.collect()));
-    Tree::new(Arc::new(WithArrays(list)), OsStr::new("x.zt")).unwrap()
+    Tree::new(Arc::new(WithArrays(list, Attributes::new())), OsStr::new("x.zt")).unwrap()
 }
 
 fn document(tree: &Tree, path: &str) -> Value {
@@ -176,16 +178,22 @@ fn attributes_are_in_every_document_and_an_array_whose_attributes_are_broken_is_
         let array = Array { descr: "'<f4'".into(), itemsize: 4, shape: vec![2] };
         File::new(Content::Zeros(8)).typed(Some(array)).about(about)
     };
-    let said = || match json!({ "units": "K", "_FillValue": -999.0, "a": "\u{202e}" }) {
-        Value::Object(attributes) => Ok(attributes),
-        _ => unreachable!(),
-    };
+    fn object(value: Value) -> Attributes {
+        value.as_object().unwrap().clone()
+    }
+    let said = || Ok(object(json!({ "units": "K", "_FillValue": -999.0, "a": "\u{202e}" })));
+    let reserved = json!({ "left_out": "by hand", "container": 7, "ome": {}, "not_consolidated": null });
+    let attributes =
+        [object(json!({ "z": 1, "title": "b" })), object(reserved.clone())].into_iter().flatten().collect();
     let list = ArrayList::new(vec![
         (b"t".to_vec(), None, array(said)),
         (b"odd".to_vec(), None, array(|| Err(crate::error::Error::corrupt("bad", "metalayer value")))),
     ]);
-    let tree = Tree::new(Arc::new(WithArrays(Arc::new(list))), OsStr::new("x.zt")).unwrap();
+    let tree = Tree::new(Arc::new(WithArrays(Arc::new(list), attributes)), OsStr::new("x.zt")).unwrap();
     let root = document(&tree, "data.zarr/zarr.json");
+    assert_eq!((&root["attributes"]["z"], &root["attributes"]["title"]), (&json!(1), &json!("b")));
+    assert_eq!(root["attributes"]["container"]["attributes"], reserved);
+    assert_eq!(root["attributes"].get("ome"), None);
     assert_eq!(root["attributes"]["left_out"], json!({ "odd": "its attributes are broken: bad (metalayer value)" }));
     let all = root["consolidated_metadata"]["metadata"].as_object().unwrap();
     assert_eq!(all.keys().collect::<Vec<_>>(), ["t"]);
@@ -220,7 +228,8 @@ impl Arrays for Huge {
 #[test]
 fn chunks_beyond_number_are_found_without_being_listed() {
     let account = Account::new(1 << 20, 0);
-    let container: Arc<dyn Container> = Arc::new(WithArrays(Arc::new(Huge(vec![1 << 30, 1 << 10, 1 << 22]))));
+    let container: Arc<dyn Container> =
+        Arc::new(WithArrays(Arc::new(Huge(vec![1 << 30, 1 << 10, 1 << 22])), Attributes::new()));
     let tree = Tree::charging(container, OsStr::new("x.zt"), &account).unwrap();
     let before = account.memory().used();
     for path in ["0/0/0", "1073741823/1023/1", "12345/67/1"] {

@@ -16,6 +16,8 @@ const CONTAINER: &str = "container";
 const LEFT_OUT: &str = "left_out";
 /// The one of arrays whose documents are not among those of the group: see `Chunks::uncommon`.
 const UNCOMMON: &str = "not_consolidated";
+/// The names of attributes of the root that are those of no container.
+pub(super) const RESERVED: [&str; 4] = [OME, CONTAINER, UNCOMMON, LEFT_OUT];
 /// Maximum bytes of the document of a group.
 const MOST: u64 = 1 << 30;
 
@@ -82,9 +84,7 @@ impl Zarr {
     /// Writes the attributes of the root: those of the container, its description, and its arrays that are left out.
     fn root_attributes(&self, out: &mut Spool) -> Result<()> {
         out.push(b"{")?;
-        for (name, value) in
-            self.attributes.iter().filter(|(name, _)| ![OME, CONTAINER, UNCOMMON, LEFT_OUT].contains(&&***name))
-        {
+        for (name, value) in &self.attributes {
             out.json(&Value::String(name.clone()))?;
             out.push(format!(": {}, ", text::json_line(value)).as_bytes())?;
         }

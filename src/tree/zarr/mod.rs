@@ -41,9 +41,9 @@ const ROOT_DOCUMENT: u64 = u64::MAX;
 /// The arrays of a container, and their names in the group.
 struct Zarr {
     arrays: Arc<dyn Arrays>,
-    /// Distinguishes versions of the container.
+    /// Distinguishes versions of the container; with its attributes whose names are reserved.
     identity: Value,
-    /// The attributes of the container.
+    /// The other attributes of the container.
     attributes: Attributes,
     account: Account,
     names: Once<Names>,
@@ -63,6 +63,8 @@ pub(super) fn root(
     account: &Account,
 ) -> Arc<dyn Directory> {
     let attributes = info.details.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default();
+    let (reserved, attributes): (Attributes, Attributes) =
+        attributes.into_iter().partition(|(name, _)| documents::RESERVED.contains(&&**name));
     let modified = sources.first().map(|source| source.mtime()).map(|(s, ns)| format!("{s}.{ns:09}"));
     let mut identity = json!({
         "format": info.format,
@@ -72,6 +74,9 @@ pub(super) fn root(
     });
     if let (Some(identity), Some(etag)) = (identity.as_object_mut(), sources.first().and_then(|source| source.etag())) {
         identity.insert("etag".to_owned(), etag.into());
+    }
+    if let Some(identity) = identity.as_object_mut().filter(|_| !reserved.is_empty()) {
+        identity.insert("attributes".to_owned(), reserved.into());
     }
     Arc::new(Group(Arc::new(Zarr { arrays, identity, attributes, account: account.clone(), names: Once::new() })))
 }
