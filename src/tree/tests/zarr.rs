@@ -172,19 +172,19 @@ fn names_are_safe_and_belong_to_one_array_or_group() {
     assert_eq!(all.len(), rows.len() + 5, "a~2, a~2/b~2, g, %5F_reserved, %FF%25: {:?}", all.keys());
 }
 
+fn object(value: &Value) -> Attributes {
+    value.as_object().unwrap().clone()
+}
+
 #[test]
 fn attributes_are_in_every_document_and_an_array_whose_attributes_are_broken_is_left_out() {
     let array = |about: fn() -> Result<Attributes>| {
         let array = Array { descr: "'<f4'".into(), itemsize: 4, shape: vec![2] };
         File::new(Content::Zeros(8)).typed(Some(array)).about(about)
     };
-    fn object(value: Value) -> Attributes {
-        value.as_object().unwrap().clone()
-    }
-    let said = || Ok(object(json!({ "units": "K", "_FillValue": -999.0, "a": "\u{202e}" })));
+    let said = || Ok(object(&json!({ "units": "K", "_FillValue": -999.0, "a": "\u{202e}" })));
     let reserved = json!({ "left_out": "by hand", "container": 7, "ome": {}, "not_consolidated": null });
-    let attributes =
-        [object(json!({ "z": 1, "title": "b" })), object(reserved.clone())].into_iter().flatten().collect();
+    let attributes = [object(&json!({ "z": 1, "title": "b" })), object(&reserved)].into_iter().flatten().collect();
     let list = ArrayList::new(vec![
         (b"t".to_vec(), None, array(said)),
         (b"odd".to_vec(), None, array(|| Err(crate::error::Error::corrupt("bad", "metalayer value")))),

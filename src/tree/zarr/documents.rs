@@ -16,7 +16,7 @@ const CONTAINER: &str = "container";
 const LEFT_OUT: &str = "left_out";
 /// The one of arrays whose documents are not among those of the group: see `Chunks::uncommon`.
 const UNCOMMON: &str = "not_consolidated";
-/// The names of attributes of the root that are those of no container.
+/// Attributes of the root that are not the container's own.
 pub(super) const RESERVED: [&str; 4] = [OME, CONTAINER, UNCOMMON, LEFT_OUT];
 /// Maximum bytes of the document of a group.
 const MOST: u64 = 1 << 30;
