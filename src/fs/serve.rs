@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use fuser::{Filesystem, Notifier, SessionACL};
+use fuser::{Notifier, SessionACL};
 
 use super::activity::Activity;
-use super::directory::{Directory, DirectorySession};
+use super::adapter::{Adapter, Mounted};
+use super::directory::Directory;
 use super::faults::Faults;
-use super::fuse_adapter::Session;
 use super::held::{self, Holders};
 use super::idle::Idle;
 use super::inode_attr::{AttrBuilder, Numbering};
@@ -25,6 +25,7 @@ use super::mount::{self, Mount, Point};
 use super::offload::Offload;
 use super::options::{Access, MountOptions};
 use super::process::Process;
+use super::session::Session;
 use super::shared::Shared;
 use super::signals::{self, Event, Signals};
 use super::source_watch::Watch;
@@ -61,9 +62,9 @@ pub(super) fn serve(request: &MountOptions, served: Served, process: Process) ->
     }
 }
 
-fn serve_parts<S: Filesystem>(
+fn serve_parts(
     request: &MountOptions,
-    parts: impl FnOnce() -> Result<Parts<S>, Failure>,
+    parts: impl FnOnce() -> Result<Parts, Failure>,
     point: Point,
     mut process: Process,
 ) -> Result<(), Failure> {
@@ -101,8 +102,8 @@ fn serve_parts<S: Filesystem>(
 }
 
 /// The parts of a session that are created before mounting.
-struct Parts<S> {
-    session: S,
+struct Parts {
+    adapter: Adapter,
     /// Runs on its own thread: detects changes, and notifies the kernel.
     watch: Box<dyn FnOnce(&Notifier) + Send>,
     /// If requests may wait for long.
@@ -115,7 +116,7 @@ struct Parts<S> {
     ends: File,
 }
 
-fn container_parts(request: &MountOptions, container: &Arc<dyn Container>) -> Result<Parts<Session>, Failure> {
+fn container_parts(request: &MountOptions, container: &Arc<dyn Container>) -> Result<Parts, Failure> {
     let refused = |e: io::Error| Failure::system(&request.mountpoint, &e);
     let (cache, offload) = threads(request);
     let watch = Arc::new(Watch::new(container.sources(), container.folder()).map_err(refused)?);
@@ -148,13 +149,14 @@ fn container_parts(request: &MountOptions, container: &Arc<dyn Container>) -> Re
         Shared::new(tree, faults, (cache.clone(), offload.clone()), watch.clone(), attributes, holders, decoder);
     shared.killed = killed;
     // By opening the root, fusermount3 finds out whether the mount is dead.
-    let session = Session::new(shared, request.auto_unmount);
+    let mounted = Mounted::Container(Arc::new(Session::new(shared)));
+    let adapter = Adapter::new(mounted, activity.clone(), request.auto_unmount);
     let (ended, ends) = sys::pipe().map_err(refused)?;
     let watch = Box::new(move |notifier: &Notifier| watch.run(notifier, || cache.clear()));
-    Ok(Parts { session, watch, waits, is_far, offload, activity, ended, ends })
+    Ok(Parts { adapter, watch, waits, is_far, offload, activity, ended, ends })
 }
 
-fn directory_parts(request: &MountOptions, containers: Containers) -> Result<Parts<DirectorySession>, Failure> {
+fn directory_parts(request: &MountOptions, containers: Containers) -> Result<Parts, Failure> {
     let refused = |e: io::Error| Failure::system(&request.mountpoint, &e);
     let (cache, offload) = threads(request);
     let activity = Arc::new(Activity::default());
@@ -166,10 +168,10 @@ fn directory_parts(request: &MountOptions, containers: Containers) -> Result<Par
     let end = ended.try_clone().map_err(refused)?;
     let (waits, is_far) = directory.waits();
     let waits = Some(waits);
-    let session = DirectorySession::new(directory.clone());
+    let adapter = Adapter::new(Mounted::Directory(directory.clone()), activity.clone(), true);
     // Until the session ends: then this is readable, and stays so.
     let watch = Box::new(move |notifier: &Notifier| directory.watch(notifier, &end));
-    Ok(Parts { session, watch, waits, is_far, offload, activity, ended, ends })
+    Ok(Parts { adapter, watch, waits, is_far, offload, activity, ended, ends })
 }
 
 /// The cache and the threads of a mount; no thread is started yet.
@@ -181,11 +183,11 @@ fn threads(request: &MountOptions) -> (Arc<Cache>, Arc<Offload>) {
     (cache.clone(), Offload::new(cache, checks))
 }
 
-impl<S: Filesystem> Parts<S> {
+impl Parts {
     /// Starts the session and its threads. The returned file becomes readable when the session ends; it contains the
     /// reason unless that was an unmount.
     fn start(self, request: &MountOptions, device: OwnedFd, loops: Loops) -> io::Result<File> {
-        let Self { session, watch, waits, is_far, offload, ended, mut ends, .. } = self;
+        let Self { adapter, watch, waits, is_far, offload, ended, mut ends, .. } = self;
         let mut config = fuser::Config::default();
         config.n_threads = Some(loops.count);
         config.clone_fd = loops.own_descriptors;
@@ -197,7 +199,7 @@ impl<S: Filesystem> Parts<S> {
             Access::OwnerAndRoot => SessionACL::RootAndOwner,
             Access::AllUsers => SessionACL::All,
         };
-        let (session, point) = (fuser::Session::from_fd(session, device, access, config)?, request.mountpoint.clone());
+        let (session, point) = (fuser::Session::from_fd(adapter, device, access, config)?, request.mountpoint.clone());
         let notifier = session.notifier();
         thread::Builder::new().name("session".into()).spawn(move || {
             if let Err(e) = session.run() {

@@ -36,6 +36,9 @@ use crate::view::{Effort, View};
 /// Number of positions before the first entry of a directory: `.` and `..`.
 pub(super) const DOTS: u64 = 2;
 
+/// Longer names are refused, as in other file systems.
+pub(super) const NAME_MAX: u32 = 255;
+
 /// Maximum number of files that are kept open because they are likely to be opened next: enough for two programs.
 const READY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(2 * WINDOW as usize);
 

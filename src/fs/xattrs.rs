@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use fuser::Errno;
+use fuser::{Errno, ReplyXattr};
 
 use super::shared::Shared;
 use super::{daemon_id, stats};
@@ -57,4 +57,16 @@ fn xattr_list(names: impl Iterator<Item = String>) -> Vec<u8> {
 /// container. A root may have more.
 pub(super) fn xattr_names_of_root() -> Vec<u8> {
     xattr_list(ATTRS_OF_ROOT.into_iter().map(|name| format!("user.fzmfs.{name}")))
+}
+
+/// Replies to getxattr or listxattr: the size if `limit` is 0, otherwise the bytes if they fit.
+pub(super) fn answer_xattr(value: Result<Vec<u8>, Errno>, limit: u32, reply: ReplyXattr) {
+    match value {
+        Err(e) => reply.error(e),
+        Ok(bytes) => match u32::try_from(bytes.len()) {
+            Ok(len) if limit == 0 => reply.size(len),
+            Ok(len) if len <= limit => reply.data(&bytes),
+            _ => reply.error(Errno::ERANGE),
+        },
+    }
 }

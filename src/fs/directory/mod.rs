@@ -13,7 +13,6 @@
 //! of closed containers are kept while the kernel knows them. One cache, one account and one set of threads for all.
 #![forbid(unsafe_code)]
 
-mod adapter;
 mod ahead;
 mod as_of;
 mod changes;
@@ -25,6 +24,7 @@ mod nodes;
 mod order;
 mod outer;
 mod reached;
+mod replies;
 mod sessions;
 #[cfg(test)]
 mod tests;
@@ -42,11 +42,11 @@ use lru::LruCache;
 
 use super::activity::{Activity, InUse};
 use super::faults::Faults;
-use super::fuse_adapter::Session;
 use super::held;
 use super::killed::{Killed, Waits};
 use super::offload::{Offload, On, Turn};
 use super::options::{Access, MountOptions, Owner};
+use super::session::Session;
 use super::shared::{Decoder, catch_panic};
 use super::source_watch::Watch;
 use super::sys;
@@ -66,7 +66,7 @@ use names::Names;
 use nodes::{Nodes, Place, SLOTS, base, place};
 use outer::SOON;
 
-pub(super) use adapter::DirectorySession;
+pub(super) use replies::To;
 
 /// How long the kernel may keep an entry on a server.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -230,8 +230,8 @@ impl Directory {
     }
 
     /// Passes the container in `slot` to `then`: at once if it is open, otherwise on a thread that opens it.
-    fn enter(self: &Arc<Self>, slot: u32, then: impl FnOnce(Result<&Session, Errno>) + Send + 'static) {
-        let open = self.state().open.get(&slot).cloned();
+    pub(super) fn enter(self: &Arc<Self>, slot: u32, then: impl FnOnce(Result<&Session, Errno>) + Send + 'static) {
+        let open = self.open_session(slot);
         if let Some(session) = open {
             return then(Ok(&session));
         }
@@ -282,7 +282,7 @@ impl Directory {
     }
 
     /// Records that the kernel has forgotten an inode that it calls `number`.
-    fn forget_inode(&self, number: u64, count: u64) {
+    pub(super) fn forget_inode(&self, number: u64, count: u64) {
         match place(number) {
             Place::Outer(number) | Place::Flat(number, _) => self.forget(number, count),
             // Forgotten with its container.

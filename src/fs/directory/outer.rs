@@ -237,7 +237,7 @@ impl Directory {
 
     /// Replies to a read, by the thread `reader`, of a file that is passed through: at once from the page cache,
     /// otherwise on a thread that may wait.
-    pub(super) fn read(self: &Arc<Self>, reader: u32, handle: u64, offset: u64, size: u32, reply: ReplyData) {
+    pub(in crate::fs) fn read(self: &Arc<Self>, reader: u32, handle: u64, offset: u64, size: u32, reply: ReplyData) {
         use std::os::fd::AsFd;
         let Some(open) = self.file(handle) else { return reply.error(Errno::EBADF) };
         let mut reply = Some(reply);

@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering;
 use super::nodes::{LARGEST, base};
 use super::{Directory, State};
 use crate::error::{Error, Kind, Result};
-use crate::fs::fuse_adapter::Session;
 use crate::fs::held::Holders;
 use crate::fs::inode_attr::{AttrBuilder, Numbering};
 use crate::fs::killed::Killed;
+use crate::fs::session::Session;
 use crate::fs::shared::{Decoder, Shared};
 use crate::fs::source_watch::Watch;
 use crate::limits::Charge;
@@ -158,7 +158,7 @@ impl Directory {
         shared.killed = killed;
         shared.charge = Some(charge);
         shared.reads_directly.store(self.reads_directly.load(Ordering::Relaxed), Ordering::Relaxed);
-        Session::new(shared, true)
+        Session::new(shared)
     }
 }
 
@@ -168,8 +168,7 @@ impl State {
     fn close_some(&mut self, least: usize) -> Vec<Arc<Session>> {
         let is_idle = |session: &Arc<Session>| Arc::strong_count(session) == 1 && session.shared().is_idle();
         let has_folder = |session: &Arc<Session>| session.shared().tree.container().folder().is_some();
-        let is_far = |session: &Arc<Session>| session.shared().killed.as_ref().is_some_and(Killed::is_far);
-        let is_far = self.open.iter().next().is_some_and(|(_, session)| is_far(session));
+        let is_far = self.open.iter().next().is_some_and(|(_, session)| session.is_far());
         let most = if is_far { OBJECTS } else { MOST };
         let mut excess = self.open.len().saturating_sub(most).max(least);
         let mut folders = self.open.iter().filter(|(_, session)| has_folder(session)).count().saturating_sub(FOLDERS);
