@@ -106,12 +106,39 @@
 //!
 //! # Internals
 //!
-//! The layers, each using only those below it: `cli` (prints) over `fs` (fuser) over `archive` (this interface) over
-//! `mirror` (directories of containers) over `tree` (names, inodes) over `view` and `cache` over `format` (one folder
-//! each) over `codec`, `index` (what is kept for later mounts), `source`, `bytes`, and `platform` (what differs between
-//! systems). A container is parsed once; its streams are decoded piece by piece; a virtual
-//! file is a rule that maps byte ranges to pieces. All modules are internal: they are public only for the project's
-//! tests and benchmarks, are not documented here, and change without notice.
+//! The layers, each using only those below it: `cli` (prints) over `fs` (fuser) and `serve`, which uses `archive` (this
+//! interface), over `mirror` (directories of containers) over `tree` (names, inodes) over `view` and `cache` over `format`
+//! (one folder each) over `codec`, `index` (what is kept for later mounts), `source`, `bytes`, and `platform` (what
+//! differs between systems). `tests/suite/layers.rs` has the table, and fails where a file names another layer. A
+//! container is parsed once; its streams are decoded piece by piece; a virtual file is a rule that maps byte ranges to
+//! pieces. All modules are internal: they are public only for the project's tests and benchmarks, are not documented
+//! here, and change without notice.
+//!
+//! The way of a byte from a mount, of which the first part is the same for all:
+//!
+//! - `fs/adapter` (the protocol), `fs/session` (one container), `fs/read` (from memory, or after decoding), `view` (which
+//!   pieces a range needs), `cache` (there, being decoded, or to be decoded by a worker), and then the blob of the
+//!   format. `archive` enters at `view`; `serve` and Python enter at `archive`.
+//! - 4 KiB of FZM: `format/fzm/blob` (a fragment of a piece), then the stages from the last to the first, each a
+//!   `ByteStream` that asks the one before for what it needs (`format/fzm/stage/bitshuffle`, `rze`, ...), and `segment` (the
+//!   stored bytes).
+//! - A window of a `b2nd`: `view/grid` (rows of an array in pieces of its blocks), `format/blosc2/chunk_blob` (pieces),
+//!   `chunk_index` (which chunk), `chunk_store` (its stored bytes), `chunk_blocks` and `block` (the blocks in it), `codec` and
+//!   `filter`.
+//! - A long Zstandard frame in order: `cache/runs` (one thread decodes, another delivers), `codec/zstd/stream` (frames as
+//!   pieces), `codec/zstd/random_access/long_pieces` (the decoder that stopped here, or a checkpoint), `reader`, `decode`
+//!   (libzstd).
+//!
+//! Where new parts go:
+//!
+//! | a new | goes into |
+//! | --- | --- |
+//! | format | a folder in `format`, and a row of `FORMATS`; `tests/examples/format` is one to copy, with its tests |
+//! | stage of FZM | a file in `format/fzm/stage`, and a row of its table; its kernel in `kernels` |
+//! | view of the same bytes (as `.npy`, `.nhdr`, `data.zarr/`) | `view` (the bytes) and `tree/companions` (the name) |
+//! | source of bytes | an `Origin` in `source` |
+//! | door (as HTTP, NFS, Python) | a folder beside `serve`, above `archive`; its command in `cli` |
+//! | thing that is expensive to find again | a record of `index`, by a name of its own |
 
 // docs.rs names the feature that an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]

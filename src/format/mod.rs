@@ -4,11 +4,13 @@
 //! virtual files ([`Container::entries`]) and its integrity checks ([`Container::checks`]). It decodes only when a
 //! piece of a [`Blob`] is requested, reads only through [`Source`], and does not know about caches, inodes or mounts.
 //!
-//! Adding a format: one folder next to this file and one row in [`FORMATS`]. Its `open` parses the structure and decodes
-//! nothing; all bytes are read through [`Source`] and `Cursor`, and all sizes checked against `Limits` and charged to the
-//! account. In addition good files in `tests/data/<name>` and broken ones in its `bad`, a fuzz target in
-//! `tests/fuzz/targets`, a rule in `tests/support/reseal.rs` that recomputes its checksums after a mutation, and a quick
-//! start in the README.
+//! Adding a format: one folder next to this file and one row in [`FORMATS`]. `tests/examples/format` is a whole one to copy,
+//! and says what belongs to it: tests, a fuzz target, a rule that mends checksums. Its `open` parses the structure and
+//! decodes nothing; all bytes are read through [`Source`] and `Cursor`, and all sizes checked against `Limits`.
+//!
+//! The account: what a container keeps for each of its parts is a list (`account::Records`, or `charge_list`), which may go to
+//! the disk; what it keeps in case it is read again is spare (`charge_spare`) and goes first; what a decoder needs while it
+//! runs is charged until it is dropped. The piece that is decoded is the caller's.
 
 pub mod about;
 mod arrays;

@@ -13,6 +13,12 @@ mod blosc2_properties;
 mod blosc2_stores;
 mod blosc2_tables;
 mod cli;
+#[path = "../support/everything.rs"]
+#[expect(dead_code, reason = "memory is measured where allocations are counted")]
+mod everything;
+#[path = "../examples/format/mod.rs"]
+mod format_example;
+mod format_template;
 mod fzm;
 mod fzm2;
 mod fzm_device;
