@@ -1,4 +1,5 @@
-//! Runs: an example of a format, to be copied. It is complete: tests/suite/format_template.rs reads good and hostile files.
+//! Runs: an example of a format, to be copied. It is complete: `tests/suite/format_template.rs` reads good, broken and
+//! random files through it.
 //!
 //! To add a format, copy this folder to `src/format/NAME`, write `crate` for `fzmfs`, `pub(super)` for `pub(crate)`, and add
 //! the row to `FORMATS`; move `reseal` to `tests/support/reseal.rs` (an arm of its `match`), and add
