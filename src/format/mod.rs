@@ -4,13 +4,11 @@
 //! virtual files ([`Container::entries`]) and its integrity checks ([`Container::checks`]). It decodes only when a
 //! piece of a [`Blob`] is requested, reads only through [`Source`], and does not know about caches, inodes or mounts.
 //!
-//! Adding a format: one folder next to this file and one row in [`FORMATS`]. `tests/examples/format` is a whole one to copy,
-//! and says what belongs to it: tests, a fuzz target, a rule that mends checksums. Its `open` parses the structure and
-//! decodes nothing; all bytes are read through [`Source`] and `Cursor`, and all sizes checked against `Limits`.
+//! Adding a format: one folder next to this file and one row in [`FORMATS`]. `tests/examples/format` is a whole one to
+//! copy, and says what belongs to it: how it reads, limits and charges, its tests, its fuzz target.
 //!
-//! The account: what a container keeps for each of its parts is a list (`account::Records`, or `charge_list`), which may go to
-//! the disk; what it keeps in case it is read again is spare (`charge_spare`) and goes first; what a decoder needs while it
-//! runs is charged until it is dropped. The piece that is decoded is the caller's.
+//! The account: a list with an entry for each part (`account::Records`, `charge_list`) may go to the disk; what is only
+//! kept in case it is read again is spare (`charge_spare`); what a decoder needs is charged while it runs.
 
 pub mod about;
 mod arrays;

@@ -26,7 +26,7 @@ use crate::wanted::Entered;
 /// Maximum number of background requests; the kernel's default is 12.
 const BACKGROUND: u16 = 64;
 
-/// What is mounted.
+/// The subject of a mount.
 #[derive(Debug)]
 pub(super) enum Mounted {
     /// One container.

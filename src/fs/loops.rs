@@ -30,7 +30,7 @@ const STACKS: usize = (2 << 20) + (256 << 10);
 /// threads; minus the one that pins the mount point.
 const DESCRIPTORS: usize = 4;
 
-/// What the names of fuser's event loops begin with.
+/// The prefix of the names of fuser's event loops.
 pub(super) const NAME: &str = "fuser-";
 
 /// How long the loops may take to start.

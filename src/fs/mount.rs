@@ -28,7 +28,7 @@ use crate::failure::Failure;
 
 /// The FUSE device.
 pub(super) const DEVICE: &str = "/dev/fuse";
-/// What to do where that is missing.
+/// The remedy where that is missing.
 pub(super) const NO_DEVICE: &str = "load the kernel module with: modprobe fuse; in a container, pass it in with: \
     --device /dev/fuse; without it, fzmfs serve shows the same tree over HTTP";
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::sys;
 
-/// What a watching thread waits for.
+/// Wakes a watching thread.
 #[derive(Debug)]
 pub(super) struct Wake {
     event: File,

@@ -247,7 +247,7 @@ pub fn library_of(function: usize) -> PathBuf {
     Path::new(OsStr::from_bytes(name.to_bytes())).to_owned()
 }
 
-/// What a server needs.
+/// Sockets and signals of a server.
 #[cfg(feature = "serve")]
 pub mod net {
     use std::io;
@@ -287,7 +287,7 @@ pub mod net {
     }
 }
 
-/// What tests make that the program does not.
+/// Files that tests make and the program does not.
 #[cfg(test)]
 pub mod testing {
     use std::io;

@@ -24,7 +24,7 @@ const RUN: u64 = 4;
 /// Pieces of a walk in order that are kept.
 const BEHIND: u32 = 8;
 
-/// What follows from a read.
+/// Pieces to decode after a read.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Next {
     /// Pieces at which parts begin, to be decoded ahead.

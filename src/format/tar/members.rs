@@ -63,7 +63,7 @@ pub(super) struct Member {
     pub(super) map: Option<Map>,
 }
 
-/// What members before a member say about it.
+/// Extended headers before a member.
 #[derive(Debug, Default)]
 struct Extended {
     name: Option<Vec<u8>>,

@@ -74,7 +74,7 @@ enum State {
     Taken,
 }
 
-/// What to do ahead.
+/// Work to do ahead.
 enum Todo {
     Nothing,
     List,

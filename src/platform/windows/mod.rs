@@ -42,7 +42,7 @@ use std::fs::File;
 use std::io;
 use std::os::windows::io::AsHandle;
 
-/// What has a handle.
+/// An object with a handle.
 pub trait AsFd {
     /// The handle.
     fn as_fd(&self) -> BorrowedFd<'_>;
@@ -111,7 +111,7 @@ impl FileExt for File {
     }
 }
 
-/// What tests make that the program does not: as far as Windows has it.
+/// Files that tests make and the program does not: as far as Windows has it.
 #[cfg(test)]
 pub mod testing {
     use std::io::{self, ErrorKind};

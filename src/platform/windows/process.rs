@@ -207,7 +207,7 @@ pub fn is_listening(_: &TcpListener) -> bool {
     true
 }
 
-/// What a server needs.
+/// Sockets and signals of a server.
 #[cfg(feature = "serve")]
 pub mod net {
     use std::io;
@@ -217,7 +217,7 @@ pub mod net {
         CtrlBreak, CtrlC, CtrlClose, CtrlShutdown, ctrl_break, ctrl_c, ctrl_close, ctrl_shutdown,
     };
 
-    /// What ends a server; it does not end the process at once as soon as this exists.
+    /// The signals that end a server; none ends the process at once as soon as this exists.
     #[derive(Debug)]
     pub struct Signals {
         c: CtrlC,

@@ -105,7 +105,7 @@ pub struct Stat {
     pub st_ctime_nsec: u64,
 }
 
-/// What `class` says of a file, which are integers.
+/// The information `class` of a file: integers.
 fn ask<T: Default>(file: BorrowedHandle<'_>, class: FILE_INFO_BY_HANDLE_CLASS) -> io::Result<T> {
     let mut out = T::default();
     // SAFETY: it fills the size of `out`, which the caller has chosen for this class.

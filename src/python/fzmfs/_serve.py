@@ -17,7 +17,7 @@ from ._errors import Error
 if TYPE_CHECKING:
     from types import TracebackType
 
-# What a server may take to end when it is told to; it lets replies in progress end.
+# The time that a server may take to end when it is told to; it lets replies in progress end.
 _PATIENCE = 15
 
 

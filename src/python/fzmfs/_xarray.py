@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ._archive import Archive
 
-# What decodes nothing.
+# Options that decode nothing.
 _PLAIN: dict[str, Any] = {"mask_and_scale": False, "decode_times": False, "decode_coords": False}
 # Files that are always of arrays.
 _SUFFIXES = (".fzm", ".b2nd", ".b2z", ".b2d", ".mla", ".zt", ".ztensor")

@@ -77,7 +77,7 @@ list.addEventListener("keydown", (event) => {
   if (row) link(row).focus();
 });
 
-// What a container is.
+// The description of a container.
 
 function tree(value) {
   if (value === null || typeof value !== "object") return visible(String(value ?? "unknown"));

@@ -47,9 +47,9 @@ pub struct Space {
     pub block: u64,
     /// Its blocks.
     pub blocks: u64,
-    /// Those that are free.
+    /// Its free blocks.
     pub free: u64,
-    /// Those that are free for ordinary users.
+    /// Its blocks that are free for ordinary users.
     pub available: u64,
     /// Its files.
     pub files: u64,

@@ -38,7 +38,7 @@ impl StoreTable {
         self.files.get(|| Table::open(self.leaves.clone()).map(TableFiles::new).map(Arc::new))
     }
 
-    /// What `info.json` says of it. Counts nothing.
+    /// Its part of `info.json`. Counts nothing.
     pub(super) fn info(&self) -> Result<Value> {
         let options = &self.leaves.options;
         let schema = Schema::read(&self.leaves.open("_meta")?.frame, options)?;

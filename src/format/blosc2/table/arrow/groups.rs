@@ -38,7 +38,7 @@ pub(super) fn arrange(columns: Vec<(String, ArrowColumn)>, parents: &[Parent]) -
             let spec = groups.structure(&parent.name, &parent.path, &parent.spec, DEPTH);
             fields.extend(spec);
         }
-        // What its structure does not name is beside it.
+        // Columns that its structure does not name are beside it.
         fields.extend(groups.place(number, None));
     }
     (fields, groups.placed)

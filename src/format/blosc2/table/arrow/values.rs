@@ -47,7 +47,7 @@ enum Data {
     Struct { numbers: Arc<HashMap<Vec<u8>, usize>>, fields: Vec<Values> },
 }
 
-/// What values of any length are, and whether their ends take 8 bytes.
+/// The kind of values of any length, and whether their ends take 8 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Text(bool),
