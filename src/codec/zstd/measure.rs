@@ -25,7 +25,8 @@ use crate::wanted::carried;
 use super::frame::Frame;
 use super::header::{Block, BlockKind};
 use super::literals::Literals;
-use super::v07::{Dialect, RepeatOffsets, Sequences, Tables, measure_literals};
+use super::v07::{Dialect, Sequences, Tables, measure_literals};
+use crate::codec::simd_dispatch::{self, SimdLoop, SimdOps};
 
 /// Bytes per read if frames are measured in order (a few blocks, or many small frames), and otherwise.
 const READ_AHEAD: u64 = 512 << 10;
@@ -256,13 +257,22 @@ fn compressed(src: &[u8], dialect: Dialect, tables: &mut Tables) -> Result<u64> 
     };
     let mut size = to_u64(literals);
     if let Some(sequences) = Sequences::open(rest, tables, dialect)? {
-        let mut recent = RepeatOffsets::INITIAL;
-        sequences.each(&mut recent, |sequence| {
-            size += u64::from(sequence.matched);
-            true
-        })?;
+        size += simd_dispatch::run(Matched(sequences))?;
     }
     Ok(size)
+}
+
+/// Sums the match lengths of a section.
+struct Matched<'a>(Sequences<'a>);
+
+impl SimdLoop for Matched<'_> {
+    type Output = Result<u64>;
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
+    fn run(self, _: impl SimdOps) -> Self::Output {
+        self.0.matched()
+    }
 }
 
 #[cfg(test)]

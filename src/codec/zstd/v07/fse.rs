@@ -13,11 +13,11 @@ pub(super) struct FseEntry {
     /// Baseline of the value.
     pub(super) base: u32,
     /// Baseline of the next state.
-    next: u16,
+    pub(super) next: u16,
     /// Number of bits to read and add to the value.
     pub(super) extra: u8,
     /// Number of bits to read and add to the next state.
-    bits: u8,
+    pub(super) bits: u8,
 }
 
 /// The value of a symbol: a baseline, and the number of extra bits added to it.

@@ -165,23 +165,13 @@ impl Table {
             ReverseBitReader::new(streams[3], STREAM)?,
         ];
         // Decodes the four streams together for the length of the last, shortest quarter, so that their table lookups
-        // overlap.
-        let common = d.len() / 4 * 4;
-        let (a4, b4, c4, d4) = (&mut a[..common], &mut b[..common], &mut c[..common], &mut d[..common]);
-        let groups =
-            a4.chunks_exact_mut(4).zip(b4.chunks_exact_mut(4)).zip(c4.chunks_exact_mut(4).zip(d4.chunks_exact_mut(4)));
-        for ((a, b), (c, d)) in groups {
-            sa.refill();
-            sb.refill();
-            sc.refill();
-            sd.refill();
-            for (((a, b), c), d) in a.iter_mut().zip(b).zip(c).zip(d) {
-                *a = self.next(&mut sa);
-                *b = self.next(&mut sb);
-                *c = self.next(&mut sc);
-                *d = self.next(&mut sd);
-            }
-        }
+        // overlap. A refill is enough for five codes of up to 11 bits.
+        let streams = [&mut sa, &mut sb, &mut sc, &mut sd];
+        let common = if self.bits <= 11 {
+            self.decode_together::<5>(streams, [&mut *a, &mut *b, &mut *c, &mut *d])
+        } else {
+            self.decode_together::<4>(streams, [&mut *a, &mut *b, &mut *c, &mut *d])
+        };
         for (mut stream, tail) in
             [(sa, &mut a[common..]), (sb, &mut b[common..]), (sc, &mut c[common..]), (sd, &mut d[common..])]
         {
@@ -193,6 +183,33 @@ impl Table {
             finish(stream)?;
         }
         Ok(())
+    }
+
+    /// Decodes as many groups of `N` symbols as there are in each of four streams; returns how many symbols of each.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
+    fn decode_together<const N: usize>(
+        &self,
+        [sa, sb, sc, sd]: [&mut ReverseBitReader<'_>; 4],
+        [a, b, c, d]: [&mut [u8]; 4],
+    ) -> usize {
+        let groups = (a.as_chunks_mut::<N>().0.iter_mut().zip(b.as_chunks_mut::<N>().0))
+            .zip(c.as_chunks_mut::<N>().0.iter_mut().zip(d.as_chunks_mut::<N>().0));
+        let mut done = 0;
+        for ((a, b), (c, d)) in groups {
+            sa.refill();
+            sb.refill();
+            sc.refill();
+            sd.refill();
+            for (((a, b), c), d) in a.iter_mut().zip(b).zip(c).zip(d) {
+                *a = self.next(sa);
+                *b = self.next(sb);
+                *c = self.next(sc);
+                *d = self.next(sd);
+            }
+            done += N;
+        }
+        done
     }
 
     #[inline]

@@ -29,7 +29,7 @@ pub(super) use dictionary::Dictionary;
 #[cfg(test)]
 pub(super) use fse::read_distribution;
 pub(super) use literals::measure as measure_literals;
-pub(super) use sequences::{CodeTable, Dialect, History, RepeatOffsets, Sequences, Tables, count as sequence_count};
+pub(super) use sequences::{CodeTable, Dialect, History, Sequences, Tables, count as sequence_count};
 
 /// Verifies the checksum of `frame`, if it is a 0.7 frame, against the XXH64 of its content; libzstd verifies modern
 /// frames itself.

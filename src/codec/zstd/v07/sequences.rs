@@ -225,6 +225,26 @@ impl History for RepeatOffsets {
     }
 }
 
+/// The bits above the `n` lowest, and those.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
+fn split(bits: u64, n: u32) -> (u64, u64) {
+    (bits >> n, bits & ((1 << n) - 1))
+}
+
+/// Leaves offset values as they are.
+#[derive(Debug, Clone, Copy)]
+struct OffsetValues;
+
+impl History for OffsetValues {
+    #[inline]
+    fn resolve(&mut self, value: usize, _: bool) -> usize {
+        value
+    }
+}
+
+const EARLY: &str = "the bit stream ends before the last sequence";
+
 fn short() -> Error {
     Error::corrupt("runs past the end of the block", WHAT)
 }
@@ -309,7 +329,7 @@ impl<'a> Sequences<'a> {
             let is_far = self.bits.is_far();
             let sequence = self.next(&mut history);
             if !is_far && self.bits.is_overread() {
-                return Err(Error::corrupt("the bit stream ends before the last sequence", WHAT));
+                return Err(Error::corrupt(EARLY, WHAT));
             }
             if !run(sequence) {
                 return Ok(Some(sequence));
@@ -317,6 +337,20 @@ impl<'a> Sequences<'a> {
         }
         *recent = history;
         Ok(None)
+    }
+
+    /// The sum of all match lengths.
+    ///
+    /// # Errors
+    /// As [`Sequences::each`].
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "it is the inner loop of a kernel")]
+    pub(in crate::codec::zstd) fn matched(mut self) -> Result<u64> {
+        let mut sum = 0;
+        while self.left > 0 {
+            sum += u64::from(self.next(&mut OffsetValues).matched);
+        }
+        if self.bits.is_overread() { Err(Error::corrupt(EARLY, WHAT)) } else { Ok(sum) }
     }
 
     /// Decodes the next sequence.
@@ -328,18 +362,30 @@ impl<'a> Sequences<'a> {
         let cell = |cells: &[FseEntry; SEQUENCES], state: usize| cells[state & (SEQUENCES - 1)];
         let (l, o, m) = (cell(literals, *ll), cell(offsets, *of), cell(matches, *ml));
         bits.refill();
-        let value = o.base as usize + bits.read(o.extra.into()) as usize;
-        let matched = m.base + bits.read(m.extra.into()) as u32;
-        // At most 31 + 16 bits so far. The literal length needs up to 16, the states up to 26 more.
-        if o.extra + m.extra + l.extra > 30 {
+        let extra = o.extra + m.extra + l.extra;
+        let (value, matched, run_of) = if extra <= 30 {
+            // All at once: the last one is the lowest. The states need up to 26 bits more.
+            let (rest, run_of) = split(bits.read(extra.into()), l.extra.into());
+            let (rest, matched) = split(rest, m.extra.into());
+            (rest, matched, run_of)
+        } else {
+            let value = bits.read(o.extra.into());
+            let matched = bits.read(m.extra.into());
+            // At most 31 + 16 bits so far. The literal length needs up to 16.
             bits.refill();
-        }
-        let run_of = l.base + bits.read(l.extra.into()) as u32;
+            let run_of = bits.read(l.extra.into());
+            (value, matched, run_of)
+        };
+        let value = o.base as usize + value as usize;
+        let (matched, run_of) = (m.base + matched as u32, l.base + run_of as u32);
         *left -= 1;
         if *left > 0 {
-            *ll = l.next(bits);
-            *ml = m.next(bits);
-            *of = o.next(bits);
+            let next = bits.read((l.bits + m.bits + o.bits).into());
+            let (rest, next_of) = split(next, o.bits.into());
+            let (next_ll, next_ml) = split(rest, m.bits.into());
+            *ll = usize::from(l.next) + next_ll as usize;
+            *ml = usize::from(m.next) + next_ml as usize;
+            *of = usize::from(o.next) + next_of as usize;
         }
         Sequence { literals: run_of, matched, offset: history.resolve(value, run_of == 0) }
     }
