@@ -10,7 +10,6 @@ use std::sync::mpsc::{self, Receiver, RecvError, RecvTimeoutError, SyncSender};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use crate::error;
 use crate::wanted::{self, LOOK, carried};
 
 /// Passes each of `items` to `work`, on at most `threads` threads, and the results to `each`, on this one and in order,
@@ -73,7 +72,7 @@ pub fn in_order<T: Send, R: Send, E>(
 ///
 /// # Errors
 /// The first one of `work`.
-pub fn together<R: Send>(others: usize, work: impl Fn() -> error::Result<R> + Sync) -> error::Result<Vec<R>> {
+pub fn together<R: Send, E: Send>(others: usize, work: impl Fn() -> Result<R, E> + Sync) -> Result<Vec<R>, E> {
     let (sender, results) = mpsc::channel();
     let work = &|| catch_unwind(AssertUnwindSafe(&work));
     thread::scope(|scope| {
@@ -165,8 +164,11 @@ mod tests {
     #[test]
     fn those_that_work_together_return_all_they_did_or_an_error() {
         let next = AtomicUsize::new(0);
-        let work =
-            || Ok(std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed)).take_while(|n| *n < 1000).count());
+        let work = || {
+            Ok::<_, Error>(
+                std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed)).take_while(|n| *n < 1000).count(),
+            )
+        };
         assert_eq!(together(3, work).unwrap().into_iter().sum::<usize>(), 1000);
         let failed = together(3, || {
             if next.fetch_add(1, Ordering::Relaxed) % 4 == 2 { Err(Error::new(Kind::Changed, "x")) } else { Ok(()) }

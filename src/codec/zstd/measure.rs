@@ -13,14 +13,13 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 
 use crate::account::decode_budget;
 use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::checksum::Threads;
 use crate::error::{Error, Result};
+use crate::parallel;
 use crate::source::Source;
-use crate::wanted::carried;
 
 use super::frame::Frame;
 use super::header::{Block, BlockKind};
@@ -146,13 +145,7 @@ impl Measure {
                 lock(&sum).add(source, frame, number, part)?;
             }
         };
-        thread::scope(|scope| {
-            let helping: Vec<_> = (0..helpers).map(|_| scope.spawn(carried(work))).collect();
-            let done = work();
-            helping.into_iter().fold(done, |done, helper| {
-                done.and(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            })
-        })?;
+        parallel::together(helpers, work)?;
         let Sum { total, is_coded, has_ended, .. } = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
         // Of a frame that is cut off, as much as is there.
         if !has_ended && total.is_some() && !frame.is_cut {

@@ -11,7 +11,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use super::decoder::BATCH;
@@ -26,6 +26,7 @@ use crate::format::fzm::stream::ByteStream;
 use crate::gpu::scheduler::Backend;
 use crate::gpu::{Device, DeviceBuffer, DeviceError, ForeignStream, Gpu};
 use crate::limits::zeroed;
+use crate::parallel;
 
 /// Batches at a time, where there are as many cores: to read and to upload takes longer than the kernels, and 4 threads
 /// leave most of the bus idle.
@@ -63,35 +64,23 @@ impl Resident {
         let unit = self.stream.unit().max(1);
         let batch = unit.saturating_mul((BATCH / unit).max(1));
         let (first, last) = (range.start / batch, range.end.div_ceil(batch));
-        let (next, failed) = (AtomicU64::new(first), Mutex::new(None));
-        let work = || {
-            let done = || -> OpResult {
-                let mut queue = device.queue()?;
-                loop {
-                    let n = next.fetch_add(1, Ordering::Relaxed);
-                    if n >= last {
-                        return Ok(());
-                    }
-                    let start = range.start.max(n.saturating_mul(batch));
-                    let end = range.end.min((n + 1).saturating_mul(batch));
-                    plan.decode_to(&**device, &mut *queue, &target, start..end)?;
+        let next = AtomicU64::new(first);
+        let work = || -> OpResult {
+            let mut queue = device.queue()?;
+            loop {
+                let n = next.fetch_add(1, Ordering::Relaxed);
+                if n >= last {
+                    return Ok(());
                 }
-            };
-            if let Err(why) = done() {
-                // The others stop too.
-                next.store(last, Ordering::Relaxed);
-                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+                let start = range.start.max(n.saturating_mul(batch));
+                let end = range.end.min((n + 1).saturating_mul(batch));
+                plan.decode_to(&**device, &mut *queue, &target, start..end)?;
             }
         };
-        thread::scope(|scope| {
-            for _ in 1..workers.min(last - first) {
-                // Fewer threads only make it slower.
-                drop(thread::Builder::new().spawn_scoped(scope, work));
-            }
-            work();
-        });
-        let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-        failed.map_or(Ok(buffer), Err)
+        // After an error the others stop too.
+        let work = || work().inspect_err(|_| next.store(last, Ordering::Relaxed));
+        let others = to_usize(workers.min(last - first).saturating_sub(1), "threads")?;
+        parallel::together(others, work).map(|_| buffer)
     }
 
     /// The error that decoding `range` on the CPU gives.
