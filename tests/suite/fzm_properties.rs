@@ -358,6 +358,35 @@ fn wavelet(flow: Flow, c: &mut Choices) -> (String, Flow) {
     }
 }
 
+/// The ports besides the first one of the stage `text` between `flow` and `next`.
+fn second_ports(text: &str, flow: Flow, next: Flow) -> Vec<(&'static str, Dtype)> {
+    let mut ports = Vec::new();
+    if text.starts_with("lorenzo_quant") {
+        ports.extend([("codes", next.dtype), ("outlier_errors", flow.dtype), ("outlier_indices", Dtype::U32)]);
+        if text.contains("centering") {
+            ports.push(("means", flow.dtype));
+        } else if !text.contains("ports=3") {
+            ports.push(("outlier_count", Dtype::U32));
+        }
+    } else if text.starts_with("lorenzo:") && text.contains("centering=1") {
+        ports.push(("means", next.dtype));
+    } else if text.starts_with("gpulz") && text.contains("split=1") {
+        ports.extend(["lengths", "offsets", "meta"].map(|port| (port, Dtype::U8)));
+    } else if text.starts_with("ginterp") || text.starts_with("log_transform") {
+        let second = if text.starts_with("ginterp") { ("anchor", flow.dtype) } else { ("signs", Dtype::U8) };
+        let outliers = [("outlier_vals", flow.dtype), ("outlier_idxs", Dtype::U32)];
+        ports.extend(outliers.into_iter().chain([second]));
+    } else if text.starts_with("adaptive_lorenzo") {
+        ports.extend([("modes", Dtype::U8), ("means", flow.dtype)]);
+    } else if text.starts_with("quantizer") && !text.contains("inplace") && !text.contains("linear") {
+        ports.extend([("outlier_vals", flow.dtype), ("outlier_idxs", Dtype::U32)]);
+    }
+    if text.starts_with("roibin_split") {
+        ports.extend([("bg", flow.dtype), ("peaks", Dtype::U8)]);
+    }
+    ports
+}
+
 /// A description of a pipeline over `sources`: a chain for each, with branches.
 fn describe(sources: &[Data], choices: Vec<u8>) -> String {
     let mut c = Choices(choices.into_iter());
@@ -374,33 +403,7 @@ fn describe(sources: &[Data], choices: Vec<u8>) -> String {
                 text += if text.contains(':') { ",from=input" } else { ":from=input" };
             }
             let number = stages.len();
-            if text.starts_with("lorenzo_quant") {
-                ports.extend([
-                    (number, "codes", next.dtype),
-                    (number, "outlier_errors", flow.dtype),
-                    (number, "outlier_indices", Dtype::U32),
-                ]);
-                if text.contains("centering") {
-                    ports.push((number, "means", flow.dtype));
-                } else if !text.contains("ports=3") {
-                    ports.push((number, "outlier_count", Dtype::U32));
-                }
-            } else if text.starts_with("lorenzo:") && text.contains("centering=1") {
-                ports.push((number, "means", next.dtype));
-            } else if text.starts_with("gpulz") && text.contains("split=1") {
-                ports.extend(["lengths", "offsets", "meta"].map(|port| (number, port, Dtype::U8)));
-            } else if text.starts_with("ginterp") || text.starts_with("log_transform") {
-                let second = if text.starts_with("ginterp") { ("anchor", flow.dtype) } else { ("signs", Dtype::U8) };
-                let outliers = [("outlier_vals", flow.dtype), ("outlier_idxs", Dtype::U32)];
-                ports.extend(outliers.into_iter().chain([second]).map(|(port, dtype)| (number, port, dtype)));
-            } else if text.starts_with("adaptive_lorenzo") {
-                ports.extend([(number, "modes", Dtype::U8), (number, "means", flow.dtype)]);
-            } else if text.starts_with("quantizer") && !text.contains("inplace") && !text.contains("linear") {
-                ports.extend([(number, "outlier_vals", flow.dtype), (number, "outlier_idxs", Dtype::U32)]);
-            }
-            if text.starts_with("roibin_split") {
-                ports.extend([(number, "bg", flow.dtype), (number, "peaks", Dtype::U8)]);
-            }
+            ports.extend(second_ports(&text, flow, next).into_iter().map(|(port, dtype)| (number, port, dtype)));
             stages.push(text);
             flow = next;
         }

@@ -106,7 +106,13 @@ fn what_a_hostile_file_says_is_safe_to_print() {
             assert!(said.stdout.is_ascii() && json.to_string().contains("\u{202e}"), "{json}");
         }
     }
+}
 
+#[test]
+fn what_cat_says_of_a_hostile_file_is_safe_to_print() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = hostile(dir.path());
+    let file = file.as_os_str().as_bytes();
     let evil = format!("tensors/{NAME}");
     for (path, code) in [
         (format!("{evil}.raw"), 0),
@@ -129,8 +135,14 @@ fn what_a_hostile_file_says_is_safe_to_print() {
         assert!(said.status.success() && said.stdout.is_ascii(), "{path:?}: {said:?}");
         assert_plain(&path, &said.stdout);
     }
+}
 
-    // Missing, no container, no directory, no option: the name alone is enough.
+/// Missing, no container, no directory, no option: the name alone is enough.
+#[test]
+fn what_is_said_of_hostile_arguments_is_safe_to_print() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = hostile(dir.path());
+    let file = file.as_os_str().as_bytes();
     let missing = [file, EVIL.as_bytes()].concat();
     let own = fs::write(dir.path().join(format!("own{EVIL}")), EVIL).map(|()| dir.path().join(format!("own{EVIL}")));
     let own = own.unwrap().into_os_string();

@@ -18,11 +18,12 @@ use crate::recent::Recent;
 use super::chunk::Chunk;
 use super::chunk_store::ChunkStore;
 use super::fill::fill_special;
-use super::header::{Header, Special};
+use super::header::Header;
 use super::index_chunk::{self, IndexChunk};
 use super::item_spec::ItemSpec;
 use super::listed_sizes::ListedSizes;
 use super::memory::ChunkKey;
+use super::special::Special;
 use super::stored_chunk::ChunkLocation;
 
 /// The chunks of a frame, or a single chunk.

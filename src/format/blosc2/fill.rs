@@ -6,7 +6,8 @@
 use crate::bytes::to_u64;
 use crate::error::Result;
 
-use super::header::{Header, Special};
+use super::header::Header;
+use super::special::Special;
 use super::stored_chunk::StoredChunk;
 
 /// A chunk that repeats one value.

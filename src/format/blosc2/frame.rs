@@ -88,35 +88,27 @@ pub(super) struct Fingerprint {
     pub(super) value: [u8; 16],
 }
 
-impl Header {
-    /// Reads the fixed part of the header of the frame at `start`.
-    pub(super) fn read(source: &Source, start: FileOffset) -> Result<Self> {
-        let mut bytes = [0; 0x57];
-        source.read(start, &mut bytes, "frame header")?;
-        let mut cur = Cursor::new(&bytes, start);
-        if cur.array::<10>("magic")? != MAGIC {
-            return Err(Error::corrupt("not a Blosc2 frame", "magic").at(start));
-        }
-        let header_len_at = cur.at();
-        let header_len = u64::from(msgpack::size(&mut cur, "header_len")?);
-        let frame_len_at = cur.at();
-        let frame_len = msgpack::u64(&mut cur, "frame_len")?;
-        let max_len = source.len().saturating_sub(start.0);
-        check_len(frame_len, max_len).map_err(|kind| Error::new(kind, "frame_len").at(frame_len_at))?;
-        if header_len < FIXED || header_len > frame_len {
-            let why = format!("must be {FIXED} to {frame_len}, is {header_len}");
-            return Err(Error::corrupt(why, "header_len").at(header_len_at));
-        }
-        msgpack::marker(&mut cur, Marker::FixStr(4), "flags")?;
+/// The flags of a frame.
+struct Flags {
+    version: u8,
+    general: u8,
+    sparse: bool,
+    codec: u8,
+    split_mode: u8,
+}
+
+impl Flags {
+    fn read(cur: &mut Cursor<'_>) -> Result<Self> {
+        msgpack::marker(cur, Marker::FixStr(4), "flags")?;
         let flags_at = cur.at();
-        let [general_flags, frame_type, codec_flags, other_flags] = cur.array::<4>("flags")?;
-        let version = general_flags & 0x0f;
+        let [general, frame_type, codec, other_flags] = cur.array::<4>("flags")?;
+        let version = general & 0x0f;
         match version {
             0 => return Err(Error::corrupt("must not be 0", "frame version").at(flags_at)),
             1..=3 => {}
             _ => return Err(Error::unknown(format!("frame version {version}"), "frame version").at(flags_at)),
         }
-        if general_flags & 0x30 != 0x10 {
+        if general & 0x30 != 0x10 {
             return Err(Error::unsupported("offsets of other than 64 bits", "general_flags").at(flags_at));
         }
         let sparse = match frame_type & 0x0f {
@@ -126,6 +118,46 @@ impl Header {
                 return Err(Error::unknown(format!("frame type {other}"), "frame_type").at(flags_at.plus(1)));
             }
         };
+        Ok(Self { version, general, sparse, codec, split_mode: other_flags & 0x03 })
+    }
+}
+
+/// The sizes of the header and of the frame, which may take up to `max_len` bytes.
+fn lengths(cur: &mut Cursor<'_>, max_len: u64) -> Result<(u64, u64)> {
+    let header_len_at = cur.at();
+    let header_len = u64::from(msgpack::size(cur, "header_len")?);
+    let frame_len_at = cur.at();
+    let frame_len = msgpack::u64(cur, "frame_len")?;
+    check_len(frame_len, max_len).map_err(|kind| Error::new(kind, "frame_len").at(frame_len_at))?;
+    if header_len < FIXED || header_len > frame_len {
+        let why = format!("must be {FIXED} to {frame_len}, is {header_len}");
+        return Err(Error::corrupt(why, "header_len").at(header_len_at));
+    }
+    Ok((header_len, frame_len))
+}
+
+/// The size of a chunk; 0 for that of a frame that `is_empty` and never had a chunk.
+fn chunk_size(cur: &mut Cursor<'_>, is_empty: bool) -> Result<u32> {
+    let at = cur.at();
+    let size = msgpack::i32(cur, "chunksize")?;
+    match u32::try_from(size) {
+        Ok(size) => Ok(size),
+        Err(_) if is_empty => Ok(0),
+        Err(_) => Err(Error::corrupt(format!("must not be negative, is {size}"), "chunksize").at(at)),
+    }
+}
+
+impl Header {
+    /// Reads the fixed part of the header of the frame at `start`.
+    pub(super) fn read(source: &Source, start: FileOffset) -> Result<Self> {
+        let mut bytes = [0; 0x57];
+        source.read(start, &mut bytes, "frame header")?;
+        let mut cur = Cursor::new(&bytes, start);
+        if cur.array::<10>("magic")? != MAGIC {
+            return Err(Error::corrupt("not a Blosc2 frame", "magic").at(start));
+        }
+        let (header_len, frame_len) = lengths(&mut cur, source.len().saturating_sub(start.0))?;
+        let Flags { version, general: general_flags, sparse, codec: codec_flags, split_mode } = Flags::read(&mut cur)?;
         let nbytes = msgpack::long_size(&mut cur, "nbytes")?;
         let cbytes_at = cur.at();
         let cbytes = msgpack::long_size(&mut cur, "cbytes")?;
@@ -141,18 +173,7 @@ impl Header {
             return Err(Error::corrupt("must not be 0", "typesize").at(typesize_at));
         }
         let blocksize = msgpack::i32(&mut cur, "blocksize")?;
-        let chunksize_at = cur.at();
-        let chunksize = msgpack::i32(&mut cur, "chunksize")?;
-        let chunksize = match u32::try_from(chunksize) {
-            Ok(size) => size,
-            // A frame that never had a chunk.
-            Err(_) if nbytes == 0 => 0,
-            Err(_) => {
-                return Err(
-                    Error::corrupt(format!("must not be negative, is {chunksize}"), "chunksize").at(chunksize_at)
-                );
-            }
-        };
+        let chunksize = chunk_size(&mut cur, nbytes == 0)?;
         msgpack::i16(&mut cur, "threads for compression")?;
         msgpack::i16(&mut cur, "threads for decompression")?;
         let has_at = cur.at();
@@ -178,7 +199,7 @@ impl Header {
             general_flags,
             sparse,
             codec_flags,
-            split_mode: other_flags & 0x03,
+            split_mode,
             nbytes,
             cbytes,
             typesize,

@@ -9,13 +9,14 @@ use crate::bytes::{Cursor, FileOffset};
 use crate::error::{Error, Result};
 
 use super::registry::codec_name;
+use super::special::{MAX_BLOCK, Special};
 
 /// Size of the extended header.
 pub(super) const EXTENDED: u64 = 32;
 /// Size of the short header.
 pub(super) const SHORT: u64 = 16;
-/// Maximum size of a block, and of a repeated value.
-pub(super) const MAX_BLOCK: u32 = 536_866_816;
+/// The flags of an extended header.
+const EXTENDED_FLAGS: u8 = 0x05;
 
 /// A slot of the filter pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,18 +37,6 @@ impl Filter {
         }
         slots
     }
-}
-
-/// The content of a chunk that stores no items.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Special {
-    Zeros,
-    Nan,
-    /// A value of `len` bytes, stored after the header and repeated.
-    Value {
-        len: u32,
-    },
-    Uninitialised,
 }
 
 /// The body after the header.
@@ -136,16 +125,77 @@ pub(super) struct Codec {
     pub(super) meta: u8,
 }
 
+/// The fields that only an extended header has; of a short one, what its flags say.
+struct Extension {
+    codec: Codec,
+    filters: Slots,
+    flags2: u8,
+    more: u8,
+}
+
+impl Extension {
+    /// Reads the fields after the sizes.
+    fn read(cur: &mut Cursor<'_>, version: u8, codec_version: u8, flags: u8) -> Result<Self> {
+        let codec = Codec { version: codec_version, format: flags >> 5, id: 0, meta: 0 };
+        let mut this = Self { codec, filters: Slots::default(), flags2: 0, more: 0 };
+        if flags & EXTENDED_FLAGS == EXTENDED_FLAGS {
+            let ids = cur.array::<6>("filters")?;
+            this.codec.id = cur.u8("codec id")?;
+            this.codec.meta = cur.u8("codec meta")?;
+            this.filters = Filter::slots(ids, cur.array("filter metas")?);
+            this.flags2 = cur.u8("blosc2_flags2")?;
+            this.more = cur.u8("blosc2_flags")?;
+        } else {
+            let [.., delta, shuffle] = &mut this.filters;
+            delta.id = if flags & 0x08 == 0 { 0 } else { 3 };
+            shuffle.id = if flags & 0x04 != 0 { 2 } else { flags & 0x01 };
+        }
+        if version == 3 {
+            // Alpha versions wrote chunks with five slots.
+            let [.., last] = &mut this.filters;
+            *last = Filter::default();
+        }
+        Ok(this)
+    }
+}
+
+fn chunk_version(cur: &mut Cursor<'_>) -> Result<u8> {
+    let at = cur.at();
+    match cur.u8("chunk version")? {
+        0 => Err(Error::corrupt("must not be 0", "chunk version").at(at)),
+        version @ 1..=6 => Ok(version),
+        version => Err(Error::unknown(format!("chunk version {version}"), "chunk version").at(at)),
+    }
+}
+
+/// Checks that the stored size `cbytes` is at least `len`, and at most `max_len`.
+fn check_cbytes(cbytes: u32, len: u64, max_len: u64) -> Result<()> {
+    let why = match u64::from(cbytes) {
+        few if few < len => format!("must be at least {len}, is {cbytes}"),
+        many if many > max_len => format!("{cbytes} bytes, only {max_len} available"),
+        _ => return Ok(()),
+    };
+    Err(Error::corrupt(why, "cbytes"))
+}
+
+impl Kind {
+    /// The kind of the special chunk `number`, of `cbytes` stored bytes.
+    fn of_special(number: u8, cbytes: u32) -> Self {
+        match number {
+            1 => Self::Special(Special::Zeros),
+            2 => Self::Special(Special::Nan),
+            3 => Self::Special(Special::Value { len: cbytes.saturating_sub(32) }),
+            4 => Self::Special(Special::Uninitialised),
+            other => Self::Unknown(UnknownPart::Special(other)),
+        }
+    }
+}
+
 impl Header {
     /// Parses the header at the start of `bytes`, which are at `at`; the chunk may take up to `max_len` bytes.
     pub(super) fn parse(bytes: &[u8], at: FileOffset, max_len: u64) -> Result<Self> {
         let mut cur = Cursor::new(bytes, at);
-        let version = cur.u8("chunk version")?;
-        match version {
-            0 => return Err(Error::corrupt("must not be 0", "chunk version").at(at)),
-            1..=6 => {}
-            _ => return Err(Error::unknown(format!("chunk version {version}"), "chunk version").at(at)),
-        }
+        let version = chunk_version(&mut cur)?;
         let codec_version = cur.u8("versionlz")?;
         let flags = cur.u8("flags")?;
         let typesize_at = cur.at();
@@ -159,67 +209,34 @@ impl Header {
         let cbytes_at = cur.at();
         let cbytes = unsigned(&mut cur, "cbytes")?;
 
-        let extended = flags & 0x05 == 0x05;
-        let len = if extended { EXTENDED } else { SHORT };
-        let mut filters = Slots::default();
-        let mut codec = Codec { version: codec_version, format: flags >> 5, id: 0, meta: 0 };
-        let mut flags2 = 0;
-        let mut more = 0;
-        let more_at = at.plus(0x1E);
-        if extended {
-            let ids = cur.array::<6>("filters")?;
-            codec.id = cur.u8("codec id")?;
-            codec.meta = cur.u8("codec meta")?;
-            filters = Filter::slots(ids, cur.array("filter metas")?);
-            flags2 = cur.u8("blosc2_flags2")?;
-            more = cur.u8("blosc2_flags")?;
-        } else {
-            let [.., delta, shuffle] = &mut filters;
-            delta.id = if flags & 0x08 == 0 { 0 } else { 3 };
-            shuffle.id = if flags & 0x04 != 0 { 2 } else { flags & 0x01 };
-        }
-        if version == 3 {
-            // Alpha versions wrote chunks with five slots.
-            let [.., last] = &mut filters;
-            *last = Filter::default();
-        }
+        let len = if flags & EXTENDED_FLAGS == EXTENDED_FLAGS { EXTENDED } else { SHORT };
+        let Extension { codec, filters, flags2, more } = Extension::read(&mut cur, version, codec_version, flags)?;
         let special = (more >> 4) & 0x07;
         let unknown = UnknownPart::of(flags2, more, special);
-        let more_at = more_at.plus(1);
+        let more_at = at.plus(0x1F);
         if more & 0x08 != 0 {
             return Err(Error::corrupt("a lazy chunk has no streams", "blosc2_flags").at(more_at));
         }
-        if u64::from(cbytes) < len {
-            let why = format!("must be at least {len}, is {cbytes}");
-            return Err(Error::corrupt(why, "cbytes").at(cbytes_at));
-        }
-        if u64::from(cbytes) > max_len {
-            return Err(Error::corrupt(format!("{cbytes} bytes, only {max_len} available"), "cbytes").at(cbytes_at));
-        }
+        check_cbytes(cbytes, len, max_len).map_err(|e| e.at(cbytes_at))?;
         let vl = flags2 & 1 != 0;
         if unknown.is_none() && (blocksize == 0 || (!vl && blocksize > MAX_BLOCK)) {
             return Err(
                 Error::corrupt(format!("must be 1 to {MAX_BLOCK}, is {blocksize}"), "blocksize").at(blocksize_at)
             );
         }
-        let memcpyed = flags & 0x02 != 0;
-        let kind = match (unknown, special) {
-            (Some(part), _) => Kind::Unknown(part),
-            (None, _) if vl && special != 0 => {
+        let kind = match (unknown, special, flags & 0x02 != 0) {
+            (Some(part), ..) => Kind::Unknown(part),
+            (None, 1.., _) if vl => {
                 return Err(Error::corrupt("a chunk of VL-blocks cannot be special", "special type").at(more_at));
             }
-            (None, 0) if memcpyed && vl => {
+            (None, 0, true) if vl => {
                 return Err(Error::corrupt("a chunk of VL-blocks cannot be memcpyed", "flags").at(at.plus(2)));
             }
-            (None, 0) if memcpyed => Kind::Memcpyed,
-            (None, 0) if nbytes == 0 => Kind::Empty,
-            (None, 0) if vl => Kind::VlBlocks { count: blocksize },
-            (None, 0) => Kind::Blocks,
-            (None, 1) => Kind::Special(Special::Zeros),
-            (None, 2) => Kind::Special(Special::Nan),
-            (None, 3) => Kind::Special(Special::Value { len: cbytes.saturating_sub(32) }),
-            (None, 4) => Kind::Special(Special::Uninitialised),
-            (None, other) => Kind::Unknown(UnknownPart::Special(other)),
+            (None, 0, true) => Kind::Memcpyed,
+            (None, 0, false) if nbytes == 0 => Kind::Empty,
+            (None, 0, false) if vl => Kind::VlBlocks { count: blocksize },
+            (None, 0, false) => Kind::Blocks,
+            (None, 1.., _) => Kind::of_special(special, cbytes),
         };
         let header = Self {
             version,
@@ -264,23 +281,6 @@ impl Header {
             Kind::Unknown(_) => "unknown",
             Kind::Blocks | Kind::VlBlocks { .. } => self.codec.name(),
         }
-    }
-}
-
-impl Special {
-    /// Checks that `nbytes` of this content are possible with items of `typesize` bytes.
-    pub(super) fn check(self, nbytes: u64, typesize: u64, at: FileOffset) -> Result<()> {
-        let whole = |item: u64| nbytes.checked_rem(item) == Some(0);
-        let why = match self {
-            Self::Zeros => return Ok(()),
-            Self::Nan if matches!(typesize, 4 | 8) && whole(typesize) => return Ok(()),
-            Self::Nan => format!("NaN requires items of 4 or 8 bytes: {nbytes} bytes of items of {typesize}"),
-            Self::Value { len } if len <= MAX_BLOCK && u64::from(len) <= nbytes && whole(len.into()) => return Ok(()),
-            Self::Value { len } => format!("repeating a value of {len} bytes does not fill {nbytes} bytes"),
-            Self::Uninitialised if whole(typesize) => return Ok(()),
-            Self::Uninitialised => format!("{nbytes} bytes are not a multiple of the item size, {typesize}"),
-        };
-        Err(Error::corrupt(why, "special type").at(at))
     }
 }
 

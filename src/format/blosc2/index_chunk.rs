@@ -16,7 +16,7 @@ use crate::limits::{Charge, zeroed};
 use crate::once::Once;
 
 use super::chunk::Chunk;
-use super::header::Special;
+use super::special::Special;
 use super::stored_map::StoredMap;
 
 /// Number of entries that are decoded at a time.

@@ -48,6 +48,7 @@ mod ndcell;
 mod ndlz;
 mod pickle;
 mod registry;
+mod special;
 mod store;
 mod store_dir;
 mod stored_chunk;

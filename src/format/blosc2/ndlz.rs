@@ -111,48 +111,48 @@ impl<'a> Input<'a> {
             return Err(StreamError::new("matching rows in a clipped cell", token_at));
         }
         let high = token >> 3;
-        let matched: &[usize] = if side == 4 {
-            match token {
-                0x80 => &[2, 3],
-                0x28..=0x3F => {
-                    let j = usize::from(high.saturating_sub(4));
-                    let others: Vec<usize> = (1..4).filter(|&row| row != j).collect();
-                    fill(&mut cell, [0, j], self.back(token_at, 8)?, 4);
-                    fill(&mut cell, others, self.back(token_at, 8)?, 4);
-                    return Ok(cell);
-                }
-                0x88..=0xBF => match high & 7 {
-                    1 => &[0, 1],
-                    2 => &[0, 2],
-                    3 => &[0, 3],
-                    6 => &[1, 2],
-                    7 => &[1, 3],
-                    _ => return Err(unknown),
-                },
-                0xE0..=0xFF => match high {
-                    28 => &[1, 2, 3],
-                    29 => &[0, 1, 2],
-                    30 => &[0, 1, 3],
-                    _ => &[0, 2, 3],
-                },
-                _ => return Err(unknown),
-            }
-        } else {
-            const ROWS: [usize; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
-            let first = usize::from(token & 7);
-            let count = match high {
-                21 => 3,
-                17 => 2,
-                _ => return Err(unknown),
-            };
-            ROWS.get(first..first.saturating_add(count)).ok_or(unknown)?
-        };
+        if side == 4 && matches!(token, 0x28..=0x3F) {
+            let j = usize::from(high.saturating_sub(4));
+            let others: Vec<usize> = (1..4).filter(|&row| row != j).collect();
+            fill(&mut cell, [0, j], self.back(token_at, 8)?, 4);
+            fill(&mut cell, others, self.back(token_at, 8)?, 4);
+            return Ok(cell);
+        }
+        let matched = matched_rows(side, token).ok_or(unknown)?;
         fill(&mut cell, matched.iter().copied(), self.back(token_at, matched.len().saturating_mul(side))?, side);
         let others: Vec<usize> = (0..side).filter(|row| !matched.contains(row)).collect();
         let literals = self.take(others.len().saturating_mul(side))?;
         fill(&mut cell, others, literals, side);
         Ok(cell)
     }
+}
+
+/// The rows of a cell with sides of `side` that `token` says are found together, earlier in the stream.
+fn matched_rows(side: usize, token: u8) -> Option<&'static [usize]> {
+    const ROWS: [usize; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
+    let high = token >> 3;
+    if side != 4 {
+        let first = usize::from(token & 7);
+        let count = match high {
+            21 => 3,
+            17 => 2,
+            _ => return None,
+        };
+        return ROWS.get(first..first.saturating_add(count));
+    }
+    Some(match (token, high & 7) {
+        (0x80, _) => &[2, 3],
+        (0x88..=0xBF, 1) => &[0, 1],
+        (0x88..=0xBF, 2) => &[0, 2],
+        (0x88..=0xBF, 3) => &[0, 3],
+        (0x88..=0xBF, 6) => &[1, 2],
+        (0x88..=0xBF, 7) => &[1, 3],
+        (0xE0..=0xFF, 4) => &[1, 2, 3],
+        (0xE0..=0xFF, 5) => &[0, 1, 2],
+        (0xE0..=0xFF, 6) => &[0, 1, 3],
+        (0xE0..=0xFF, _) => &[0, 2, 3],
+        _ => return None,
+    })
 }
 
 /// Copies consecutive runs of `width` bytes into the given rows of a cell.

@@ -44,6 +44,19 @@ pub(super) struct DecodedStream {
     _charge: Charge,
 }
 
+/// The gate before the content of `frame`, if its digest can be verified.
+fn digest_gate(source: &Arc<Source>, frame: &Arc<Frame>, options: &Options) -> Option<ChecksumGate> {
+    frame.header.is_verifiable().then(|| {
+        let (source, frame) = (Arc::clone(source), Arc::clone(frame));
+        let cost = block_checksums::digest_cost(&frame);
+        let (at, stored) = (frame.footer.digest_at, frame.footer.digest.to_le_bytes());
+        let of = Arc::clone(&source);
+        let check = move || block_checksums::digest(&source, &frame);
+        let check = options.index.once(&of, at, &stored, cost, check);
+        ChecksumGate::new(&options.verify, cost, &options.threads, check)
+    })
+}
+
 impl DecodedStream {
     /// The stream of all frames, as `indexed`.
     ///
@@ -64,15 +77,7 @@ impl DecodedStream {
         let mut frames = Vec::with_capacity(indexed.len());
         for frame in indexed {
             let frame = Arc::new(frame);
-            let gate = frame.header.is_verifiable().then(|| {
-                let (source, frame) = (Arc::clone(source), Arc::clone(&frame));
-                let cost = block_checksums::digest_cost(&frame);
-                let (at, stored) = (frame.footer.digest_at, frame.footer.digest.to_le_bytes());
-                let of = Arc::clone(&source);
-                let check = move || block_checksums::digest(&source, &frame);
-                let check = options.index.once(&of, at, &stored, cost, check);
-                ChecksumGate::new(&options.verify, cost, &options.threads, check)
-            });
+            let gate = digest_gate(source, &frame, options);
             let dictionary = match frame.header.dict_id {
                 None => FrameDictionary::None,
                 Some(id) => {

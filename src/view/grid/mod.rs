@@ -77,6 +77,38 @@ fn times(a: u64, b: u64) -> Result<u64> {
     a.checked_mul(b).ok_or_else(too_large)
 }
 
+/// The axes of the part of `grid` at `start` with the shape `extent`, and the bytes of all chunks.
+fn axes(grid: &Grid, start: &[u64], extent: &[u64]) -> Result<(Vec<Axis>, u64)> {
+    // Strides, innermost first: elements of a block, blocks of a chunk, chunks of the array.
+    let mut dims: Vec<Axis> = (grid.shape.iter().zip(&grid.chunk).zip(&grid.block))
+        .zip(start.iter().zip(extent))
+        .map(|(((&shape, &chunk), &block), (&start, &len))| Axis {
+            start,
+            len,
+            shape,
+            chunk,
+            block,
+            per_chunk: 0,
+            per_block: 0,
+            per_step: 0,
+        })
+        .collect();
+    let mut stride = grid.itemsize;
+    for dim in dims.iter_mut().rev() {
+        dim.per_step = stride;
+        stride = times(stride, dim.block)?;
+    }
+    for dim in dims.iter_mut().rev() {
+        dim.per_block = stride;
+        stride = times(stride, dim.chunk.div_ceil(dim.block))?;
+    }
+    for dim in dims.iter_mut().rev() {
+        dim.per_chunk = stride;
+        stride = times(stride, dim.shape.div_ceil(dim.chunk))?;
+    }
+    Ok((dims, stride))
+}
+
 impl GridReader {
     /// Creates a reader of `grid`.
     ///
@@ -103,56 +135,27 @@ impl GridReader {
             return Err(Error::corrupt("it starts outside the array", "window"));
         }
 
-        // Strides, innermost first: elements of a block, blocks of a chunk, chunks of the array.
-        let mut dims: Vec<Axis> = (grid.shape.iter().zip(&grid.chunk).zip(&grid.block))
-            .zip(start.iter().zip(extent))
-            .map(|(((&shape, &chunk), &block), (&start, &len))| Axis {
-                start,
-                len,
-                shape,
-                chunk,
-                block,
-                per_chunk: 0,
-                per_block: 0,
-                per_step: 0,
-            })
-            .collect();
-        let mut stride = grid.itemsize;
-        for dim in dims.iter_mut().rev() {
-            dim.per_step = stride;
-            stride = times(stride, dim.block)?;
-        }
-        for dim in dims.iter_mut().rev() {
-            dim.per_block = stride;
-            stride = times(stride, dim.chunk.div_ceil(dim.block))?;
-        }
-        for dim in dims.iter_mut().rev() {
-            dim.per_chunk = stride;
-            stride = times(stride, dim.shape.div_ceil(dim.chunk))?;
-        }
-        if stride > this.layout.len() {
+        let (dims, stored) = axes(grid, start, extent)?;
+        if stored > this.layout.len() {
             return Err(Error::corrupt("the chunks have fewer bytes than the array", "shape"));
         }
-
         let n = grid.itemsize;
         let mut inner =
             Axis { start: 0, len: n, shape: n, chunk: n, block: n, per_chunk: 0, per_block: 0, per_step: 1 };
-        let mut axes = Vec::new();
         for dim in dims.into_iter().rev().filter(|dim| dim.shape.max(dim.len) > 1).map(Axis::simplify) {
             inner = dim.coalesce(inner).unwrap_or_else(|| {
-                axes.push(inner);
+                this.axes.push(inner);
                 dim
             });
         }
-        axes.push(inner);
+        this.axes.push(inner);
         let mut stride = 1;
-        for axis in &axes {
+        for axis in &this.axes {
             this.strides.push(stride);
             stride = times(stride, axis.len)?;
         }
-        axes.reverse();
+        this.axes.reverse();
         this.strides.reverse();
-        this.axes = axes;
         Ok(this)
     }
 

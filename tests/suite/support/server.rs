@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -224,6 +224,34 @@ impl Shared {
         }
     }
 
+    /// What is done before the object is looked for; the answer, if that is all, as [`Self::answer`] has it.
+    fn fail_first(&self, fault: &Fault, out: &mut Answer<'_>) -> ControlFlow<Option<()>> {
+        match fault {
+            Fault::Close | Fault::Reset => return ControlFlow::Break(None),
+            Fault::Silence(time) => {
+                std::thread::sleep(*time);
+                return ControlFlow::Break(None);
+            }
+            Fault::Held => {
+                while !self.lets_go.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                return ControlFlow::Break(None);
+            }
+            Fault::Status(status) => return ControlFlow::Break(out.head(*status, &[], 0)),
+            Fault::Answer(status, headers, body) => {
+                let head = out.head(*status, headers, body.len());
+                return ControlFlow::Break(head.and_then(|()| out.body(body.as_bytes())));
+            }
+            Fault::Replaced(bytes) => {
+                let new = Object::new(bytes.to_vec()).with_etag("\"v2\"");
+                self.objects.lock().unwrap().values_mut().for_each(|object| *object = new.clone());
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
     /// `None` if the connection ends.
     fn answer(
         &self,
@@ -232,28 +260,8 @@ impl Shared {
         fault: &Fault,
         out: &mut Answer<'_>,
     ) -> Option<()> {
-        match fault {
-            Fault::Close | Fault::Reset => return None,
-            Fault::Silence(time) => {
-                std::thread::sleep(*time);
-                return None;
-            }
-            Fault::Held => {
-                while !self.lets_go.load(Ordering::Relaxed) {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                return None;
-            }
-            Fault::Status(status) => return out.head(*status, &[], 0),
-            Fault::Answer(status, headers, body) => {
-                out.head(*status, headers, body.len())?;
-                return out.body(body.as_bytes());
-            }
-            Fault::Replaced(bytes) => {
-                let new = Object::new(bytes.to_vec()).with_etag("\"v2\"");
-                self.objects.lock().unwrap().values_mut().for_each(|object| *object = new.clone());
-            }
-            _ => {}
+        if let ControlFlow::Break(goes_on) = self.fail_first(fault, out) {
+            return goes_on;
         }
         let path = target.split('?').next().unwrap_or_default();
         let Some(object) = self.objects.lock().unwrap().get(path).cloned() else { return out.head(404, &[], 0) };
@@ -290,24 +298,29 @@ impl Shared {
         let wrong = if let Fault::Length(by) = fault { *by as isize } else { 0 };
         let len = bytes.len().saturating_add_signed(wrong);
         out.head(206, &said, len)?;
-        match fault {
-            Fault::Length(_) => {
-                out.body(&bytes[..len.min(bytes.len())])?;
-                (len <= bytes.len()).then_some(())
-            }
-            Fault::Cut(at) if *at < bytes.len() => {
-                out.body(&bytes[..*at])?;
-                None
-            }
-            Fault::Dribble(pause, times) => {
-                for byte in bytes.chunks(1).take(*times) {
-                    out.body(byte)?;
-                    std::thread::sleep(*pause);
-                }
-                None
-            }
-            _ => out.body(bytes),
+        send_part(fault, bytes, len, out)
+    }
+}
+
+/// Sends `bytes`, of which `len` were promised, as `fault` says. `None` if the connection ends.
+fn send_part(fault: &Fault, bytes: &[u8], len: usize, out: &mut Answer<'_>) -> Option<()> {
+    match fault {
+        Fault::Length(_) => {
+            out.body(&bytes[..len.min(bytes.len())])?;
+            (len <= bytes.len()).then_some(())
         }
+        Fault::Cut(at) if *at < bytes.len() => {
+            out.body(&bytes[..*at])?;
+            None
+        }
+        Fault::Dribble(pause, times) => {
+            for byte in bytes.chunks(1).take(*times) {
+                out.body(byte)?;
+                std::thread::sleep(*pause);
+            }
+            None
+        }
+        _ => out.body(bytes),
     }
 }
 

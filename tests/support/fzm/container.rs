@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use crate::Random;
-use crate::pipeline::Run;
+use crate::pipeline::{Run, Segment, Step};
 
 /// Which writer a file is like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +64,62 @@ fn put(record: &mut [u8], at: usize, bytes: &[u8]) {
     record[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
+/// The row of a stage.
+fn stage_row(step: &Step, is_primary: bool) -> [u8; 256] {
+    let mut row = [0; 256];
+    put(&mut row, 0, &step.kind.to_le_bytes());
+    put(&mut row, 2, &1_u16.to_le_bytes());
+    row[4] = step.inputs.len() as u8;
+    row[5] = step.outputs.len() as u8;
+    row[6] = u8::from(is_primary);
+    row[8..40].fill(0xFF);
+    for (k, input) in step.inputs.iter().enumerate() {
+        put(&mut row, 8 + 2 * k, &input.to_le_bytes());
+    }
+    for (k, output) in step.outputs.iter().enumerate() {
+        put(&mut row, 24 + 2 * k, &output.0.to_le_bytes());
+    }
+    put(&mut row, 40, &step.config);
+    put(&mut row, 168, &(step.config.len() as u32).to_le_bytes());
+    row
+}
+
+/// The row of a segment that `step` has written, at `offset`.
+fn segment_row(segment: &Segment<'_>, step: &Step, offset: usize) -> [u8; 256] {
+    let (_, name, dtype) = step.outputs[segment.port];
+    let len = (segment.bytes.len() as u64).to_le_bytes();
+    let mut row = [0; 256];
+    put(&mut row, 0, &step.kind.to_le_bytes());
+    put(&mut row, 2, &1_u16.to_le_bytes());
+    put(&mut row, 4, &[dtype.code(), segment.port as u8]);
+    put(&mut row, 6, &segment.id.to_le_bytes());
+    put(&mut row, 8, name.as_bytes());
+    put(&mut row, 72, &len);
+    put(&mut row, 80, &(segment.allocated as u64).to_le_bytes());
+    put(&mut row, 88, &len);
+    put(&mut row, 96, &(offset as u64).to_le_bytes());
+    put(&mut row, 104, &step.config);
+    put(&mut row, 232, &(step.config.len() as u32).to_le_bytes());
+    row
+}
+
+/// Puts the checksums that `form` asks for.
+fn put_checksums(head: &mut [u8], payload: &[Part<'_>], form: &Form) {
+    let flags = u16::from(form.data_crc) | u16::from(form.header_crc) << 1;
+    put(head, 38, &flags.to_le_bytes());
+    if form.data_crc {
+        let mut crc = crc32fast::Hasher::new();
+        for part in payload {
+            crc.update(part.bytes());
+        }
+        put(head, 72, &crc.finalize().to_le_bytes());
+    }
+    if form.header_crc {
+        let crc = crc32fast::hash(head);
+        put(head, 76, &crc.to_le_bytes());
+    }
+}
+
 impl<'a> Image<'a> {
     pub(crate) fn new(run: &'a Run<'_>, form: &Form) -> Self {
         let (steps, mut segments) = (run.steps(), run.segments());
@@ -113,55 +169,13 @@ impl<'a> Image<'a> {
         // The first stage reads an array, and is the primary source by default.
         let primary = steps.iter().position(|step| step.primary).or(slots.then_some(0));
         for (place, step) in steps.iter().enumerate() {
-            let mut row = [0; 256];
-            put(&mut row, 0, &step.kind.to_le_bytes());
-            put(&mut row, 2, &1_u16.to_le_bytes());
-            row[4] = step.inputs.len() as u8;
-            row[5] = step.outputs.len() as u8;
-            row[6] = u8::from(primary == Some(place));
-            row[8..40].fill(0xFF);
-            for (k, input) in step.inputs.iter().enumerate() {
-                put(&mut row, 8 + 2 * k, &input.to_le_bytes());
-            }
-            for (k, output) in step.outputs.iter().enumerate() {
-                put(&mut row, 24 + 2 * k, &output.0.to_le_bytes());
-            }
-            put(&mut row, 40, &step.config);
-            put(&mut row, 168, &(step.config.len() as u32).to_le_bytes());
-            head.extend(row);
+            head.extend(stage_row(step, primary == Some(place)));
         }
         for k in rows {
-            let (segment, step) = (&segments[k], &steps[segments[k].step]);
-            let (_, name, dtype) = step.outputs[segment.port];
-            let len = (segment.bytes.len() as u64).to_le_bytes();
-            let mut row = [0; 256];
-            put(&mut row, 0, &step.kind.to_le_bytes());
-            put(&mut row, 2, &1_u16.to_le_bytes());
-            put(&mut row, 4, &[dtype.code(), segment.port as u8]);
-            put(&mut row, 6, &segment.id.to_le_bytes());
-            put(&mut row, 8, name.as_bytes());
-            put(&mut row, 72, &len);
-            put(&mut row, 80, &(segment.allocated as u64).to_le_bytes());
-            put(&mut row, 88, &len);
-            put(&mut row, 96, &(offsets[k] as u64).to_le_bytes());
-            put(&mut row, 104, &step.config);
-            put(&mut row, 232, &(step.config.len() as u32).to_le_bytes());
-            head.extend(row);
+            head.extend(segment_row(&segments[k], &steps[segments[k].step], offsets[k]));
         }
         if !old {
-            let flags = u16::from(form.data_crc) | u16::from(form.header_crc) << 1;
-            put(&mut head, 38, &flags.to_le_bytes());
-            if form.data_crc {
-                let mut crc = crc32fast::Hasher::new();
-                for part in &payload {
-                    crc.update(part.bytes());
-                }
-                put(&mut head, 72, &crc.finalize().to_le_bytes());
-            }
-            if form.header_crc {
-                let crc = crc32fast::hash(&head);
-                put(&mut head, 76, &crc.to_le_bytes());
-            }
+            put_checksums(&mut head, &payload, form);
         }
         head.extend(header_gap);
         Self { head, payload }
