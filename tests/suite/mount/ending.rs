@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::support::made::{DATA, SLOW, SLOW_PIECES, SMALL_PIECE, bytes};
-use crate::support::mounts::{Mounted, can_mount, fzmfs, is_alive, is_mounted, run, sh, wait_until};
+use crate::support::mounts::{Mounted, can_mount, fzmfs, is_alive, is_mounted, run, send, sh, wait_until};
 
 /// Open files have more time to finish than this test waits for anything.
 const FOREVER: &str = "grace=3600";
@@ -84,12 +84,12 @@ fn umount_waits_for_no_source_that_does_not_answer() {
     let above = Mounted::nothing();
     let output = run(fzmfs().arg("mount").arg(&below.point).arg(&above.point));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let (daemon, source) = (above.daemon(), below.daemon());
-    sh(below.dir.path(), &format!("kill -STOP {source}"));
+    let daemon = above.daemon();
+    let source = below.signal("STOP");
     // The kernel keeps the mode of the root for half a second. With less than that, the test would pass for no reason.
     std::thread::sleep(Duration::from_millis(600));
     let output = run(fzmfs().arg("umount").arg(&above.point));
-    sh(below.dir.path(), &format!("kill -CONT {source}"));
+    send(source, "CONT");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(!is_alive(daemon));
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::mounts::{Mounted, can_mount, finish, fzmfs, is_mounted, opened, sh, wait_for, wait_until};
+use crate::support::mounts::{Mounted, can_mount, finish, fzmfs, is_mounted, opened, send, sh, wait_for, wait_until};
 
 /// A mount waits a little longer than this for the lock of its directory.
 pub(super) const WAITS: Duration = Duration::from_millis(1900);
@@ -73,8 +73,8 @@ fn umount_removes_the_mount_that_its_path_led_to_at_first() {
     assert_eq!(mounted, "yes\n");
     // In use, so that only a lazy unmount could take it away.
     let busy = std::fs::File::open(top.join("sys/mnt/precious")).unwrap();
-    let pid = sh(&top, "getfattr --only-values -n user.fzmfs.daemon.pid home/a/mnt");
-    sh(&top, &format!("kill -STOP {pid}"));
+    let pid = sh(&top, "getfattr --only-values -n user.fzmfs.daemon.pid home/a/mnt").trim().parse().unwrap();
+    send(pid, "STOP");
     let mut command = fzmfs();
     command.arg("umount").arg(top.join("home/a/mnt")).stdin(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
@@ -84,7 +84,7 @@ fn umount_removes_the_mount_that_its_path_led_to_at_first() {
     });
     std::fs::rename(top.join("home/a"), top.join("home/b")).unwrap();
     symlink(top.join("sys"), top.join("home/a")).unwrap();
-    sh(&top, &format!("kill -KILL {pid}"));
+    send(pid, "KILL");
     let (code, said) = ended(child);
     let (other, ours) = (is_mounted(&top.join("sys/mnt")), is_mounted(&top.join("home/b/mnt")));
     drop(busy);

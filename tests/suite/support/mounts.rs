@@ -284,20 +284,26 @@ impl Mounted {
     #[track_caller]
     pub(crate) fn signal(&self, name: &str) -> u32 {
         let pid = self.daemon();
-        sh(self.dir.path(), &format!("kill -{name} {pid}"));
-        // A thread that was waiting may answer once more.
-        let stopped = |stat: String| stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" T"));
-        let threads = || fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
-        let are_stopped = || threads().all(|t| fs::read_to_string(t.path().join("stat")).is_ok_and(stopped));
-        if name == "STOP" {
-            wait_until("all threads are stopped", are_stopped);
-        }
+        send(pid, name);
         pid
     }
 
     /// Whether something is mounted on the point.
     pub(crate) fn is_mounted(&self) -> bool {
         is_mounted(&self.point)
+    }
+}
+
+/// Sends a signal to a process; with `STOP`, returns when all of its threads are stopped.
+#[track_caller]
+pub(crate) fn send(pid: u32, name: &str) {
+    sh(Path::new("/"), &format!("kill -{name} {pid}"));
+    // A thread that was waiting may answer once more.
+    let stopped = |stat: String| stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" T"));
+    let threads = || fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let are_stopped = || threads().all(|t| fs::read_to_string(t.path().join("stat")).is_ok_and(stopped));
+    if name == "STOP" {
+        wait_until("all threads are stopped", are_stopped);
     }
 }
 
