@@ -15,8 +15,6 @@ use super::special::{MAX_BLOCK, Special};
 pub(super) const EXTENDED: u64 = 32;
 /// Size of the short header.
 pub(super) const SHORT: u64 = 16;
-/// The flags of an extended header.
-const EXTENDED_FLAGS: u8 = 0x05;
 
 /// A slot of the filter pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -127,6 +125,8 @@ pub(super) struct Codec {
 
 /// The fields that only an extended header has; of a short one, what its flags say.
 struct Extension {
+    /// Size of the header.
+    len: u64,
     codec: Codec,
     filters: Slots,
     flags2: u8,
@@ -137,8 +137,9 @@ impl Extension {
     /// Reads the fields after the sizes.
     fn read(cur: &mut Cursor<'_>, version: u8, codec_version: u8, flags: u8) -> Result<Self> {
         let codec = Codec { version: codec_version, format: flags >> 5, id: 0, meta: 0 };
-        let mut this = Self { codec, filters: Slots::default(), flags2: 0, more: 0 };
-        if flags & EXTENDED_FLAGS == EXTENDED_FLAGS {
+        let mut this = Self { len: SHORT, codec, filters: Slots::default(), flags2: 0, more: 0 };
+        if flags & 0x05 == 0x05 {
+            this.len = EXTENDED;
             let ids = cur.array::<6>("filters")?;
             this.codec.id = cur.u8("codec id")?;
             this.codec.meta = cur.u8("codec meta")?;
@@ -209,8 +210,7 @@ impl Header {
         let cbytes_at = cur.at();
         let cbytes = unsigned(&mut cur, "cbytes")?;
 
-        let len = if flags & EXTENDED_FLAGS == EXTENDED_FLAGS { EXTENDED } else { SHORT };
-        let Extension { codec, filters, flags2, more } = Extension::read(&mut cur, version, codec_version, flags)?;
+        let Extension { len, codec, filters, flags2, more } = Extension::read(&mut cur, version, codec_version, flags)?;
         let special = (more >> 4) & 0x07;
         let unknown = UnknownPart::of(flags2, more, special);
         let more_at = at.plus(0x1F);

@@ -224,7 +224,7 @@ impl Shared {
         }
     }
 
-    /// What is done before the object is looked for; the answer, if that is all, as [`Self::answer`] has it.
+    /// Does what `fault` says before the object is looked for. `Break`: the answer was given, as [`Self::answer`] says.
     fn fail_first(&self, fault: &Fault, out: &mut Answer<'_>) -> ControlFlow<Option<()>> {
         match fault {
             Fault::Close | Fault::Reset => return ControlFlow::Break(None),

@@ -12,7 +12,8 @@ use crate::error::{Error, Result};
 
 use super::super::header::{Block, BlockKind, Header, MAX_BLOCK};
 use super::dictionary::Dictionary;
-use super::sequences::{Dialect, RepeatOffsets, Sequence, Sequences, Tables};
+use super::sequences::{RepeatOffsets, Sequence, Sequences};
+use super::tables::{Dialect, Tables};
 use super::{huffman, literals};
 use crate::codec::lz_writer::LzWriter;
 use crate::codec::simd_dispatch::{self, SimdLoop, SimdOps};

@@ -7,7 +7,8 @@ use crate::bytes::{Cursor, FileOffset};
 use crate::error::{Error, Result};
 
 use super::huffman;
-use super::sequences::{RepeatOffsets, Tables};
+use super::sequences::RepeatOffsets;
+use super::tables::Tables;
 
 /// The first four bytes of a dictionary with tables.
 const MAGIC: [u8; 4] = [0x37, 0xA4, 0x30, 0xEC];

@@ -3,7 +3,7 @@
 //! Reference: section 2 of the Zstandard reference, which completes the unfinished draft. `super::header` parses
 //! headers.
 //!
-//! `literals`, `huffman`, `sequences`, `fse`, `bits`: the parts of a compressed block. `decoder`: the state across
+//! `literals`, `huffman`, `sequences`, `tables`, `fse`, `bits`: the parts of a compressed block. `decoder`: the state across
 //! blocks. `dictionary`: dictionaries.
 //!
 //! Invariants: no I/O; a block decodes to at most 128 KiB; the caller checks the window against a limit before memory
@@ -18,6 +18,7 @@ mod fse;
 mod huffman;
 mod literals;
 mod sequences;
+mod tables;
 
 use crate::error::{Error, Kind, Result};
 
@@ -29,7 +30,8 @@ pub(super) use dictionary::Dictionary;
 #[cfg(test)]
 pub(super) use fse::read_distribution;
 pub(super) use literals::measure as measure_literals;
-pub(super) use sequences::{CodeTable, Dialect, History, Sequences, Tables, count as sequence_count};
+pub(super) use sequences::{History, Sequences, count as sequence_count};
+pub(super) use tables::{CodeTable, Dialect, Tables};
 
 /// Verifies the checksum of `frame`, if it is a 0.7 frame, against the XXH64 of its content; libzstd verifies modern
 /// frames itself.
