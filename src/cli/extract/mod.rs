@@ -7,12 +7,12 @@
 mod directory;
 mod holes;
 
+use std::convert::Infallible;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, SystemTime};
 use std::vec;
 
@@ -23,6 +23,7 @@ use crate::cli::paths::not_too_many;
 use crate::cli::progress::Progress;
 use crate::cli::report::{self, Failure, Outcome};
 use crate::error::{Error, Result};
+use crate::parallel;
 use crate::platform::{MAKES_LINKS, set_executable};
 use crate::tree::{Attr, Kind};
 
@@ -62,19 +63,13 @@ pub(super) fn archive_to(
     let work = || {
         loop {
             let next = files.lock().unwrap_or_else(PoisonError::into_inner).next(&job);
-            let Some(found) = next else { return };
+            let Some(found) = next else { return Ok::<(), Infallible>(()) };
             if let Err(failure) = job.extract(&found) {
                 job.report(&failure);
             }
         }
     };
-    thread::scope(|scope| {
-        for _ in 1..args.reading.options().thread_count() {
-            // Fewer threads only make it slower.
-            drop(thread::Builder::new().spawn_scoped(scope, work));
-        }
-        work();
-    });
+    let Ok(_) = parallel::together(args.reading.options().thread_count().saturating_sub(1), work);
     job.progress.finish();
     let more = job.taken.load(Ordering::Relaxed).saturating_sub(NAMED);
     if more > 0 {
