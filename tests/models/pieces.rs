@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::sync::model::{Time, check};
+use crate::sync::thread;
 
 #[test]
 fn a_piece_is_read_from_the_file_only_after_it_was_written() {
@@ -18,6 +19,6 @@ fn a_piece_is_read_from_the_file_only_after_it_was_written() {
             })
         });
         all.into_iter().for_each(|one| one.join().unwrap());
-        // The writer ends with the store, whatever it has written.
+        // What waits for the writer is given up with the store.
     });
 }

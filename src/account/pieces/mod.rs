@@ -9,7 +9,7 @@
 //! Invariant: a piece is read from the file only after all of its bytes were written.
 #![forbid(unsafe_code)]
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,8 @@ use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::limits::{Budget, Charge, zeroed};
 use crate::platform::{FileExt, unnamed};
-use crate::sync::{Condvar, Mutex, MutexGuard, thread};
+use crate::pool::Pool;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 use super::Account;
 use super::spill::directory;
@@ -35,6 +36,8 @@ pub struct Pieces {
     shared: Arc<Shared>,
     /// The next owner number.
     next: AtomicU64,
+    /// One thread, which writes the file. Pieces that wait for it are given up with the store.
+    writer: Pool,
 }
 
 /// Key of a piece: the owner's number and the piece number.
@@ -49,21 +52,18 @@ struct Shared {
     /// Created for the first piece that does not fit in memory; `None` if that failed.
     file: OnceLock<Option<File>>,
     state: Mutex<State>,
-    /// Signaled when a piece is queued, when one was written, and when the store is dropped.
-    moved: Condvar,
+    /// Signaled when a piece was written, or given up.
+    written: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
     pieces: HashMap<Key, Location>,
-    /// Pieces queued for the writer, oldest first.
-    waiting: VecDeque<Key>,
+    /// Pieces queued for the writer.
+    waiting: Vec<Key>,
     spare: Vec<Vec<u8>>,
-    /// Whether the writer thread runs.
-    writer: bool,
     /// Where the next piece is written in the file.
     end: u64,
-    closed: bool,
 }
 
 #[derive(Debug)]
@@ -103,10 +103,11 @@ impl Pieces {
     }
 
     fn with(account: Account, is_on: bool, reads_once: bool) -> Arc<Self> {
-        let (file, state, moved) = (OnceLock::new(), Mutex::default(), Condvar::new());
+        let (file, state, written) = (OnceLock::new(), Mutex::default(), Condvar::new());
         Arc::new(Self {
-            shared: Arc::new(Shared { account, is_on, reads_once, file, state, moved }),
+            shared: Arc::new(Shared { account, is_on, reads_once, file, state, written }),
             next: AtomicU64::new(0),
+            writer: Pool::new(1, "spill"),
         })
     }
 
@@ -151,9 +152,9 @@ impl Pieces {
     }
 
     /// Keeps `bytes` as piece `piece` of `owner`; returns them if they are not kept. Blocks while the writer's queue is
-    /// full and the writer works.
+    /// full.
     pub fn put(&self, owner: u64, piece: u64, bytes: Vec<u8>) -> Option<Vec<u8>> {
-        if self.is_on() { self.shared.put((owner, piece), bytes) } else { Some(bytes) }
+        if self.is_on() { self.shared.put((owner, piece), bytes, &self.writer) } else { Some(bytes) }
     }
 
     /// The memory budget of the store.
@@ -230,13 +231,6 @@ impl Pieces {
     }
 }
 
-impl Drop for Pieces {
-    fn drop(&mut self) {
-        self.shared.lock().closed = true;
-        self.shared.moved.notify_all();
-    }
-}
-
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -262,7 +256,7 @@ impl Shared {
         self.file.get_or_init(make).as_ref()
     }
 
-    fn put(self: &Arc<Self>, key: Key, bytes: Vec<u8>) -> Option<Vec<u8>> {
+    fn put(self: &Arc<Self>, key: Key, bytes: Vec<u8>, writer: &Pool) -> Option<Vec<u8>> {
         let len = to_u64(bytes.len());
         if let Ok(charge) = self.account.memory().charge(len, "decoded pieces") {
             let place = Location::Memory { bytes: Arc::new(bytes), charge };
@@ -274,88 +268,63 @@ impl Shared {
             return Some(bytes);
         }
         let mut state = self.lock();
-        while state.waiting.len() >= self.waiting() && state.writer && !state.closed {
-            state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+        while state.waiting.len() >= self.waiting() {
+            state = self.written.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if state.pieces.contains_key(&key) || state.closed {
+        if state.pieces.contains_key(&key) {
             return Some(bytes);
         }
-        if !state.writer {
-            let writer = Arc::clone(self);
-            let run = move || {
-                let ended = Ended(&writer);
-                writer.write();
-                drop(ended);
-            };
-            if thread::Builder::new().name("fzmfs-spill".into()).spawn(run).is_err() {
-                return Some(bytes);
-            }
-            state.writer = true;
-        }
-        if state.waiting.len() >= self.waiting() {
-            // The last writer has ended; the one just started works on its queue first.
-            return Some(bytes);
-        }
-        state.pieces.insert(key, Location::Memory { bytes: Arc::new(bytes), charge });
-        state.waiting.push_back(key);
+        let bytes = Arc::new(bytes);
+        state.pieces.insert(key, Location::Memory { bytes: Arc::clone(&bytes), charge });
+        state.waiting.push(key);
         drop(state);
-        self.moved.notify_all();
-        None
+        let writing = Writing { shared: Arc::clone(self), key, bytes: Arc::clone(&bytes), at: None };
+        if writer.hint(Box::new(move || writing.run())) {
+            return None;
+        }
+        // Without a thread it is not kept.
+        Some(Arc::unwrap_or_clone(bytes))
     }
+}
 
-    /// Writer thread: writes queued pieces in order until the store is dropped.
-    fn write(&self) {
-        let Some(file) = self.file() else { return };
-        let mut state = self.lock();
-        while !state.closed {
-            let next = state.waiting.front().copied();
-            let Some((key, Location::Memory { bytes, .. })) = next.and_then(|key| Some((key, state.pieces.get(&key)?)))
-            else {
-                state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            let bytes = Arc::clone(bytes);
-            let at = state.end;
-            state.end = at.saturating_add(to_u64(bytes.len()));
-            drop(state);
-            let written = file.write_all_at(&bytes, at);
-            state = self.lock();
-            state.waiting.pop_front();
-            match written {
-                Ok(()) => {
-                    if let Some(Location::Memory { charge, .. }) = state.pieces.remove(&key) {
-                        state.pieces.insert(key, Location::File { at, len: bytes.len(), _charge: charge });
-                    }
-                }
-                Err(e) => {
-                    tracing::warn!("temporary file: {e}");
-                    state.pieces.remove(&key);
-                }
-            }
-            if let Some(bytes) = Arc::into_inner(bytes) {
-                state.recycle(bytes, self.waiting());
-            }
-            self.moved.notify_all();
+/// A piece that is queued for the writer, or being written; if it is dropped before that is done, the piece is not kept.
+struct Writing {
+    shared: Arc<Shared>,
+    key: Key,
+    bytes: Arc<Vec<u8>>,
+    /// Where it is in the file.
+    at: Option<u64>,
+}
+
+impl Writing {
+    fn run(mut self) {
+        let Some(file) = self.shared.file() else { return };
+        let mut state = self.shared.lock();
+        let at = state.end;
+        state.end = at.saturating_add(to_u64(self.bytes.len()));
+        drop(state);
+        match file.write_all_at(&self.bytes, at) {
+            Ok(()) => self.at = Some(at),
+            Err(e) => tracing::warn!("temporary file: {e}"),
         }
     }
 }
 
-/// Marks the end of the writer thread, also after a panic: no thread waits for it then, and the next piece
-/// starts another.
-struct Ended<'a>(&'a Shared);
-
-impl Drop for Ended<'_> {
+impl Drop for Writing {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.writer = false;
-        if std::thread::panicking()
-            && let Some(key) = state.waiting.pop_front()
+        let bytes = std::mem::take(&mut self.bytes);
+        let mut state = self.shared.lock();
+        state.waiting.retain(|key| *key != self.key);
+        if let Some(Location::Memory { charge, .. }) = state.pieces.remove(&self.key)
+            && let Some(at) = self.at
         {
-            // The piece that it could not write; the next writer does not try it again.
-            state.pieces.remove(&key);
+            state.pieces.insert(self.key, Location::File { at, len: bytes.len(), _charge: charge });
+        }
+        if let Some(bytes) = Arc::into_inner(bytes) {
+            state.recycle(bytes, self.shared.waiting());
         }
         drop(state);
-        self.0.moved.notify_all();
+        self.shared.written.notify_all();
     }
 }
 

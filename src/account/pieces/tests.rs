@@ -1,5 +1,7 @@
-//! Pieces are kept within the limit, queued or written, and a writer that ends is replaced.
+//! Pieces are kept within the limit, queued or written; a piece that cannot be written is not kept.
 #![forbid(unsafe_code)]
+
+use std::sync::mpsc;
 
 use super::*;
 
@@ -49,17 +51,6 @@ fn on_disk() -> (Arc<Pieces>, Charge) {
     (Pieces::new(account), others)
 }
 
-/// Queues `count` pieces for a writer that does not run.
-fn enqueue(pieces: &Pieces, count: usize) {
-    let mut state = pieces.shared.lock();
-    for piece in 0..count as u64 {
-        let charge = pieces.shared.account.disk().charge(10, "x").unwrap();
-        state.pieces.insert((1, piece), Location::Memory { bytes: Arc::new(vec![piece as u8; 10]), charge });
-        state.waiting.push_back((1, piece));
-    }
-    state.writer = true;
-}
-
 #[test]
 fn a_small_memory_has_a_short_queue() {
     for (memory, waiting) in [(0, 1), (2 << 20, 1), (5 << 20, 2), (16 << 20, 8), (1 << 40, 8)] {
@@ -73,36 +64,76 @@ fn a_small_memory_has_a_short_queue() {
 }
 
 #[test]
-fn a_writer_that_ended_is_replaced() {
+fn a_full_queue_blocks_until_its_pieces_are_written() {
     let (pieces, _others) = on_disk();
-    // A full queue, and a writer that ended without emptying it.
-    let waiting = pieces.shared.waiting();
-    enqueue(&pieces, waiting);
-    drop(Ended(&pieces.shared));
-    let mut left = Some(vec![9; 10]);
-    while let Some(bytes) = left {
-        left = pieces.put(1, 100, bytes);
+    let (go, wait) = mpsc::channel::<()>();
+    // The writer is busy.
+    pieces.writer.demand(Box::new(move || _ = wait.recv()));
+    let waiting = pieces.shared.waiting() as u64;
+    for piece in 0..waiting {
+        assert!(pieces.put(1, piece, vec![piece as u8; 10]).is_none());
     }
-    for piece in (0..waiting as u64).chain([100]) {
+    std::thread::scope(|scope| {
+        let more = scope.spawn(|| pieces.put(1, waiting, vec![waiting as u8; 10]));
+        // Not beyond the limit, whether it has been asked already or not.
+        assert_eq!(pieces.shared.lock().waiting.len() as u64, waiting);
+        drop(go);
+        assert!(more.join().unwrap().is_none());
+    });
+    for piece in 0..=waiting {
         let mut dst = [0; 10];
         assert!(pieces.has(1, piece, 10) && pieces.get(1, piece, &mut dst).unwrap(), "{piece}");
-        assert_eq!(dst, [if piece == 100 { 9 } else { piece as u8 }; 10]);
+        assert_eq!(dst, [piece as u8; 10]);
     }
-    assert!(!pieces.has(1, 100, 9) && !pieces.has(2, 100, 10));
+    assert!(!pieces.has(1, waiting, 9) && !pieces.has(2, waiting, 10));
 }
 
 #[test]
 fn a_writer_that_panics_loses_only_the_piece_it_was_writing() {
     let (pieces, _others) = on_disk();
-    let shared = Arc::clone(&pieces.shared);
-    enqueue(&pieces, 2);
+    let disk = pieces.shared.account.disk();
+    let bytes = Arc::new(vec![7; 10]);
+    let charge = disk.charge(10, "x").unwrap();
+    let mut state = pieces.shared.lock();
+    state.pieces.insert((1, 0), Location::Memory { bytes: Arc::clone(&bytes), charge });
+    state.waiting.push((1, 0));
+    drop(state);
+    let writing = Writing { shared: Arc::clone(&pieces.shared), key: (1, 0), bytes, at: None };
     let panics = move || {
-        let _ended = Ended(&shared);
+        let _writing = writing;
         panic!("on purpose");
     };
-    assert!(std::thread::spawn(panics).join().is_err());
+    assert!(pieces.has(1, 0, 10) && pieces.put(1, 1, vec![4; 10]).is_none());
+    pieces.writer.demand(Box::new(panics));
+    crate::clock::wait_until(|| pieces.shared.lock().waiting.is_empty());
     assert!(!pieces.has(1, 0, 10) && pieces.has(1, 1, 10));
-    assert!(pieces.put(1, 2, vec![4; 10]).is_none());
+    assert_eq!(disk.used(), 10);
+    assert!(pieces.put(1, 2, vec![4; 10]).is_none() && pieces.has(1, 2, 10));
+}
+
+#[test]
+fn a_piece_that_cannot_be_written_is_not_kept() {
+    let (pieces, _others) = on_disk();
+    // It can only be read.
+    pieces.shared.file.set(Some(File::open(std::env::current_exe().unwrap()).unwrap())).unwrap();
+    for piece in 0..20 {
+        pieces.put(1, piece, vec![1; 10]);
+    }
+    crate::clock::wait_until(|| pieces.shared.lock().waiting.is_empty());
+    assert!((0..20).all(|piece| !pieces.has(1, piece, 10)));
+    assert_eq!(pieces.shared.account.disk().used(), 0);
+}
+
+#[test]
+fn the_end_of_a_store_drops_what_waits_for_the_writer() {
+    let (pieces, _others) = on_disk();
+    let (go, wait) = mpsc::channel::<()>();
+    pieces.writer.demand(Box::new(move || _ = wait.recv()));
+    assert!(pieces.put(1, 0, vec![1; 10]).is_none());
+    let shared = Arc::clone(&pieces.shared);
+    drop(pieces);
+    assert!(shared.lock().waiting.is_empty() && shared.lock().pieces.is_empty());
+    drop(go);
 }
 
 #[test]
