@@ -239,8 +239,9 @@ pub(crate) fn wait<'a, T>(
     }
     let (locked, _) = condvar.wait_timeout(locked, LOOK).unwrap_or_else(PoisonError::into_inner);
     drop(locked);
-    // Also when notified: bytes that arrive one by one never let the time pass.
-    check()?;
+    // Also when notified: bytes that arrive one by one never let the time pass. The notification may have been the only
+    // one: another thread gets it.
+    check().inspect_err(|_| condvar.notify_one())?;
     Ok(mutex.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
