@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -236,6 +236,29 @@ fn a_reader_does_not_wait_for_threads_that_are_busy_with_long_checks() {
         }
         (0..3).for_each(|index| opened.read_frame(index));
         drop(end);
+    }
+}
+
+#[test]
+fn a_frame_that_its_reader_has_checked_is_not_decoded_again_by_a_thread_that_comes_late() {
+    let file: Vec<u8> = (0..FRAMES).flat_map(|index| frame(index, true)).collect();
+    for store in STORES {
+        let opened = open(file.clone(), store);
+        let (begin, end) = (Arc::new(Barrier::new(3)), Arc::new(Barrier::new(3)));
+        let meet = |barrier: &Arc<Barrier>| {
+            let barrier = barrier.clone();
+            opened.threads.run(Box::new(move || _ = barrier.wait()));
+        };
+        (0..opened.threads.most()).for_each(|_| meet(&begin));
+        (0..FRAMES).for_each(|index| opened.read_frame(index));
+        begin.wait();
+        // What was queued meanwhile is done.
+        (0..opened.threads.most()).for_each(|_| meet(&end));
+        end.wait();
+        assert_eq!(opened.cache.stats().decoded_bytes, FRAMES * PIECES * MIB);
+        assert!(!(0..FRAMES - 5).any(|index| opened.is_ready(index)), "they are freed behind");
+        let peak = opened.account.peaks().memory;
+        assert!(peak <= MOST, "{} MiB", peak / MIB);
     }
 }
 

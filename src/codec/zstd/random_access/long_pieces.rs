@@ -116,7 +116,9 @@ impl Frames {
             ChecksumGate::new(&mode, 0, threads, move || {
                 let frames = frames.upgrade().ok_or_else(gone)?;
                 frames.begin_pass(index);
-                frames.pass(index)?.seek_checksum
+                let passed = frames.pass(index);
+                frames.end_pass(index);
+                passed?.seek_checksum
             })
         })
     }

@@ -134,6 +134,16 @@ impl Frames {
         }
     }
 
+    /// Records that all of frame `index` was decoded for its reader. A thread that has yet to begin would decode it
+    /// again, and keep pieces that the reader has passed.
+    pub(super) fn end_pass(&self, index: usize) {
+        let Some(state) = self.existing_state(index) else { return };
+        let mut live = lock(&state.live);
+        if live.filling == Filling::Queued {
+            live.filling = Filling::No;
+        }
+    }
+
     /// Has the frames after frame `index` decoded, as many as fit.
     pub(super) fn decode_ahead(self: &Arc<Self>, index: usize) {
         let Some(len) = self.ahead_len(index) else { return };
