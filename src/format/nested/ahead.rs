@@ -20,9 +20,9 @@ const PIECES: u64 = 64;
 /// Parts or pieces in a row before the next ones are decoded.
 const PATIENCE: u32 = 2;
 /// Maximum pieces of one part that are decoded ahead.
-const RUN: u64 = 4;
+const RUN: u64 = 3;
 /// Pieces of a walk in order that are kept.
-const BEHIND: u32 = 8;
+const BEHIND: u32 = 4;
 
 /// Pieces to decode after a read.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -151,7 +151,8 @@ mod tests {
         let runs: Vec<_> = next.iter().map(|next| next.run.clone()).filter(|run| !run.is_empty()).collect();
         let want = (2..30).map(|at| at + 1..(at + 3).min(if at < 20 { 20 } else { 30 })).filter(|run| !run.is_empty());
         assert_eq!(runs, want.collect::<Vec<_>>(), "two pieces fit beside the one that is read");
-        assert_eq!(next.iter().filter_map(|next| next.behind).collect::<Vec<_>>(), (0..22).collect::<Vec<_>>());
+        let behind: Vec<_> = next.iter().filter_map(|next| next.behind).collect();
+        assert_eq!(behind, (0..30 - u64::from(BEHIND)).collect::<Vec<_>>());
         // A walk that skips pieces; one without threads.
         let mut walk = Walk::default();
         let nothing = |next: &Next| next.run.is_empty() && next.behind.is_none();
