@@ -49,11 +49,14 @@ impl BackgroundChecks {
         let _ = self.0.on_failure.set(Box::new(call));
     }
 
-    /// Records a failed check.
-    pub(super) fn fail(&self, error: &Error) {
+    /// Records a failed check for who joins.
+    pub(super) fn record(&self, error: &Error) {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.failed.get_or_insert_with(|| error.clone());
-        drop(state);
+    }
+
+    /// Passes the error of a failed check to the callback.
+    pub(super) fn notify(&self, error: &Error) {
         if let (true, Some(call)) = (error.is_lasting(), self.0.on_failure.get()) {
             call(error);
         }
@@ -73,7 +76,8 @@ impl Running {
     /// Records the result of the check.
     pub(super) fn ends(&self, verdict: Result<()>) {
         if let Err(error) = verdict {
-            self.0.fail(&error);
+            self.0.record(&error);
+            self.0.notify(&error);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! A check that runs once for all who wait for its verdict.
 //!
 //! Invariants: a verdict about the bytes is kept, and a failure wins over a pass, whichever comes first: bytes that one
-//! reader has found broken are served to none. A check that could not be done (a failed read) gives no verdict, and the
-//! next reader starts it again. A blocking caller runs a check that is still queued, so no caller waits for a free
-//! thread.
+//! reader has found broken are served to none. Who has seen a failure, or that a check has begun, finds it among the
+//! background checks. A check that could not be done (a failed read) gives no verdict, and the next reader starts it
+//! again. A blocking caller runs a check that is still queued, so no caller waits for a free thread.
 #![forbid(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -93,8 +93,9 @@ impl SharedCheck {
         (state.verdict.clone(), state.begun)
     }
 
-    /// Records the verdict of a reader; returns whether it is the first failure. Transient errors are none.
-    pub(super) fn report(&self, verdict: &Result<()>) -> bool {
+    /// Records the verdict of a reader, a failure also among `checks`; returns whether it is the first failure.
+    /// Transient errors are none.
+    pub(super) fn report(&self, verdict: &Result<()>, checks: Option<&BackgroundChecks>) -> bool {
         if verdict.as_ref().is_err_and(|e| !e.is_lasting()) {
             return false;
         }
@@ -104,6 +105,9 @@ impl SharedCheck {
         let _ = state.settle(verdict);
         if is_new {
             state.teller = Teller::Reader;
+            if let (Err(error), Some(checks)) = (verdict, checks) {
+                checks.record(error);
+            }
         }
         is_new
     }
@@ -114,8 +118,8 @@ impl SharedCheck {
         if self.is_reported() || state.verdict.is_some() || std::mem::replace(&mut state.begun, true) {
             return;
         }
-        drop(state);
         let (check, running) = (self.clone(), checks.begin());
+        drop(state);
         self.threads.run(Box::new(move || {
             let verdict = check.wait();
             if check.lock().teller == Teller::Check {

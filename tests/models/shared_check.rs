@@ -42,7 +42,7 @@ fn a_failure_wins_over_a_pass_whichever_comes_first() {
         let (check, ..) = counted(|_| Ok(()));
         let (one, same) = (waits(&check), check.clone());
         let reports = thread::spawn(move || {
-            assert!(same.report(&Err(broken())));
+            assert!(same.report(&Err(broken()), None));
             // From now on.
             assert!(same.wait().is_err());
         });
@@ -129,5 +129,32 @@ fn who_joins_background_checks_sees_each_failure() {
         check.begin(&checks);
         assert!(checks.join().is_err());
         assert_eq!(told.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn who_has_seen_a_failure_that_a_reader_reports_finds_it_among_the_background_checks() {
+    check(Time::Passes, || {
+        let check = Arc::new(SharedCheck::reported(&Threads::new(1)));
+        let checks = BackgroundChecks::default();
+        let (same, all) = (check.clone(), checks.clone());
+        let reports = thread::spawn(move || _ = same.report(&Err(broken()), Some(&all)));
+        if check.wait().is_err() {
+            assert!(checks.join().is_err());
+        }
+        reports.join().unwrap();
+    });
+}
+
+#[test]
+fn who_has_seen_that_a_check_has_begun_waits_for_it_among_the_background_checks() {
+    check(Time::Passes, || {
+        let (check, ..) = counted(|_| Err(broken()));
+        let checks = BackgroundChecks::default();
+        let (same, all) = (check.clone(), checks.clone());
+        let other = thread::spawn(move || same.begin(&all));
+        check.begin(&checks);
+        assert!(checks.join().is_err());
+        other.join().unwrap();
     });
 }

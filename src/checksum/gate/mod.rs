@@ -191,10 +191,14 @@ impl ChecksumGate {
 
     /// Records the verdict of a reader that has verified the checksum itself. Transient errors are none.
     pub fn report(&self, verdict: &Result<()>) {
-        if self.inner.check.report(verdict)
-            && let (Err(error), Verify::Background(checks)) = (verdict, &self.inner.mode)
+        let checks = match &self.inner.mode {
+            Verify::Background(checks) => Some(checks),
+            _ => None,
+        };
+        if self.inner.check.report(verdict, checks)
+            && let (Err(error), Some(checks)) = (verdict, checks)
         {
-            checks.fail(error);
+            checks.notify(error);
         }
     }
 

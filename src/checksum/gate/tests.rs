@@ -106,7 +106,7 @@ fn bytes_are_withheld_only_while_they_need_a_verdict_that_is_not_there() {
 #[test]
 fn only_the_first_failure_that_a_reader_reports_is_news() {
     let (check, failed) = (SharedCheck::reported(&Threads::default()), Err(Error::corrupt("no", "x")));
-    assert_eq!([Ok(()), failed.clone(), failed].map(|verdict| check.report(&verdict)), [false, true, false]);
+    assert_eq!([Ok(()), failed.clone(), failed].map(|verdict| check.report(&verdict, None)), [false, true, false]);
 }
 
 #[test]
