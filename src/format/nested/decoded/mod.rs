@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::OuterPieces;
@@ -12,7 +13,7 @@ use super::ahead::{Next, Walk};
 use crate::account::{Account, Pieces, decode_budget};
 use crate::bytes::{FileOffset, to_u64, to_usize};
 use crate::checksum::Threads;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::format::{BlobRef, Layout, Options, Piece};
 use crate::limits::Charge;
 use crate::source::{Origin, Source, combined};
@@ -48,6 +49,8 @@ struct Shared {
     run: Mutex<Run>,
     /// The last [`UNCHARGED`] pieces that were decoded ahead, which the opening of a container pays for when it reads them.
     uncharged: Mutex<VecDeque<u64>>,
+    /// Pieces before this one are behind the walk, and freed.
+    passed: AtomicU64,
     /// Held while a piece is decoded, by its number: others wait for it. Locks are taken from inner to outer
     /// containers, so that no cycle can deadlock.
     decoding: [Mutex<()>; AT_ONCE],
@@ -72,6 +75,7 @@ impl Decoded {
             last: Mutex::default(),
             run: Mutex::default(),
             uncharged: Mutex::default(),
+            passed: AtomicU64::new(0),
             decoding: Default::default(),
         });
         Ok(Self { outer, is_own, shared, walk: Mutex::default(), threads: options.threads.clone() })
@@ -88,6 +92,10 @@ impl Decoded {
         }
         let room = self.shared.pieces.room(&self.shared.account);
         let Next { parts, run, behind } = walk.reads(piece, most, room, |piece| stream.is_run(piece), range);
+        match behind {
+            Some(behind) => self.shared.passed.store(behind.saturating_add(1), Ordering::Relaxed),
+            None => _ = self.shared.passed.fetch_min(piece, Ordering::Relaxed),
+        }
         drop(walk);
         stream.note_read(piece);
         if let Some(behind) = behind.and_then(|behind| self.shared.pieces.take(&(stream.id(), behind))) {
@@ -200,6 +208,10 @@ impl Shared {
         if let Some(found) = kept() {
             return Ok(found);
         }
+        // A thread that comes late would decode it again, for nobody.
+        if is_ahead && piece < self.passed.load(Ordering::Relaxed) {
+            return Err(Error::new(Kind::NotFound, "piece"));
+        }
         let reserve = || self.pieces.reserve(len, &self.account, |gone| self.free(gone));
         // Ahead of the walk, nothing is decoded that cannot be kept.
         let reserved = if is_ahead { Some(reserve()?) } else { None };
@@ -294,98 +306,4 @@ impl fmt::Debug for Decoded {
 
 #[cfg(test)]
 #[allow(clippy::arithmetic_side_effects, clippy::as_conversions, reason = "a test fails by panicking")]
-mod tests {
-    use super::*;
-    use crate::clock::wait_until;
-    use crate::format::Blob;
-
-    const PIECE: u64 = 1000;
-    const COUNT: u64 = 40;
-
-    /// Pieces that are decoded when the one after it is being decoded too, and how often each was decoded.
-    #[derive(Default)]
-    struct InPairs {
-        waits: bool,
-        begun: Mutex<Vec<u64>>,
-    }
-
-    impl InPairs {
-        fn begun(&self, piece: u64) -> usize {
-            self.begun.lock().unwrap().iter().filter(|&&begun| begun == piece).count()
-        }
-    }
-
-    impl Blob for InPairs {
-        fn layout(&self) -> Result<Layout> {
-            Ok(Layout::Uniform { len: COUNT * PIECE, piece: PIECE })
-        }
-
-        fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-            self.begun.lock().unwrap().push(piece);
-            // From the fourth on, and not the last.
-            if self.waits && (3..COUNT - 1).contains(&piece) {
-                wait_until(|| self.begun(piece + 1) > 0);
-            }
-            dst.fill(piece as u8);
-            Ok(())
-        }
-    }
-
-    fn decoded(waits: bool) -> (Decoded, Arc<InPairs>) {
-        decoded_within(Account::new(1 << 30, 0), waits)
-    }
-
-    fn decoded_within(account: Account, waits: bool) -> (Decoded, Arc<InPairs>) {
-        let blob = Arc::new(InPairs { waits, ..InPairs::default() });
-        let threads = Threads::new(4);
-        let options = Options { threads, account, ..Options::default() };
-        (Decoded::new(Vec::new(), BlobRef::shared(blob.clone()), &options).unwrap(), blob)
-    }
-
-    fn read(decoded: &Decoded, piece: u64) {
-        let mut header = [0; 10];
-        decoded.read(FileOffset(piece * PIECE + 7), &mut header, "header").unwrap();
-        assert_eq!(header, [piece as u8; 10]);
-    }
-
-    #[test]
-    fn a_walk_through_all_pieces_decodes_them_on_several_threads_and_each_once() {
-        let (decoded, blob) = decoded(true);
-        (0..COUNT).for_each(|piece| read(&decoded, piece));
-        assert!((0..COUNT).all(|piece| blob.begun(piece) == 1));
-    }
-
-    #[test]
-    fn what_is_decoded_ahead_is_charged_to_the_opening_that_reads_it() {
-        // 256 for each piece besides its bytes.
-        let cost = COUNT * (PIECE + 256);
-        for (limit, fits) in [(cost, true), (cost - 1, false)] {
-            let (decoded, _) = decoded(true);
-            let read = |piece: u64| decoded.read(FileOffset(piece * PIECE), &mut [0; 10], "header");
-            assert_eq!(decode_budget::opening(limit, || (0..COUNT).try_for_each(read)).is_ok(), fits, "{limit}");
-        }
-    }
-
-    #[test]
-    fn a_piece_that_is_read_in_parts_is_decoded_once_even_without_room_for_it() {
-        let (decoded, blob) = decoded_within(Account::new(0, 0), false);
-        (0..COUNT).for_each(|piece| (0..3).for_each(|_| read(&decoded, piece)));
-        assert!((0..COUNT).all(|piece| blob.begun(piece) == 1));
-        read(&decoded, 0);
-        assert_eq!(blob.begun(0), 2);
-        // Others have taken the memory: what is decoded ahead is not kept, and takes no room of what is read.
-        let account = Account::new(1 << 20, 0);
-        let _others = account.charge(1 << 20, "others").unwrap();
-        let (decoded, blob) = decoded_within(account, false);
-        (0..COUNT).for_each(|piece| (0..50).for_each(|_| read(&decoded, piece)));
-        assert!((0..COUNT).all(|piece| blob.begun(piece) <= 2));
-    }
-
-    #[test]
-    fn a_walk_that_skips_pieces_decodes_none_of_these() {
-        let (decoded, blob) = decoded(false);
-        (0..COUNT / 3).for_each(|i| read(&decoded, 3 * i));
-        drop(decoded);
-        assert!((0..COUNT).all(|piece| blob.begun(piece) == usize::from(piece % 3 == 0 && piece / 3 < COUNT / 3)));
-    }
-}
+mod tests;
