@@ -1,3 +1,5 @@
+//! Tests of the decoded bytes of a container as a source: what is decoded, how often, and who pays for it.
+
 use std::sync::Barrier;
 
 use super::*;
