@@ -78,6 +78,27 @@ impl Opened {
         }
     }
 
+    /// Keeps all threads busy until the sender is dropped.
+    fn hold_threads(&self) -> mpsc::Sender<()> {
+        let (end, ended) = mpsc::channel();
+        let ended = Arc::new(Mutex::new(ended));
+        for _ in 0..self.threads.most() {
+            let ended = ended.clone();
+            self.threads.run(Box::new(move || _ = ended.lock().unwrap().recv()));
+        }
+        end
+    }
+
+    /// Waits until the threads have done what is queued.
+    fn wait_for_threads(&self) {
+        let all = Arc::new(Barrier::new(self.threads.most() + 1));
+        for _ in 0..self.threads.most() {
+            let all = all.clone();
+            self.threads.run(Box::new(move || _ = all.wait()));
+        }
+        all.wait();
+    }
+
     fn is_ready(&self, frame: u64) -> bool {
         self.are_ready(&(frame * PIECES..(frame + 1) * PIECES))
     }
@@ -230,12 +251,7 @@ fn a_reader_does_not_wait_for_threads_that_are_busy_with_long_checks() {
     let file: Vec<u8> = (0..3).flat_map(|index| frame(index, false)).collect();
     for store in STORES {
         let opened = open(file.clone(), store);
-        let (end, ended) = mpsc::channel::<()>();
-        let ended = Arc::new(Mutex::new(ended));
-        for _ in 0..opened.threads.most() {
-            let ended = ended.clone();
-            opened.threads.run(Box::new(move || _ = ended.lock().unwrap().recv()));
-        }
+        let end = opened.hold_threads();
         (0..3).for_each(|index| opened.read_frame(index));
         drop(end);
     }
@@ -246,17 +262,10 @@ fn a_frame_that_its_reader_has_checked_is_not_decoded_again_by_a_thread_that_com
     let file: Vec<u8> = (0..FRAMES).flat_map(|index| frame(index, true)).collect();
     for store in STORES {
         let opened = open(file.clone(), store);
-        let (begin, end) = (Arc::new(Barrier::new(3)), Arc::new(Barrier::new(3)));
-        let meet = |barrier: &Arc<Barrier>| {
-            let barrier = barrier.clone();
-            opened.threads.run(Box::new(move || _ = barrier.wait()));
-        };
-        (0..opened.threads.most()).for_each(|_| meet(&begin));
+        let end = opened.hold_threads();
         (0..FRAMES).for_each(|index| opened.read_frame(index));
-        begin.wait();
-        // What was queued meanwhile is done.
-        (0..opened.threads.most()).for_each(|_| meet(&end));
-        end.wait();
+        drop(end);
+        opened.wait_for_threads();
         assert_eq!(opened.cache.stats().decoded_bytes, FRAMES * PIECES * MIB);
         assert!(!(0..FRAMES - 5).any(|index| opened.is_ready(index)), "they are freed behind");
         let peak = opened.account.peaks().memory;

@@ -1,4 +1,5 @@
 //! Tests of the decoded bytes of a container as a source: what is decoded, how often, and who pays for it.
+#![forbid(unsafe_code)]
 
 use std::sync::Barrier;
 
@@ -76,7 +77,7 @@ fn what_a_walk_has_passed_is_not_decoded_by_threads_that_come_late() {
     (0..4).for_each(|_| meet(&end));
     end.wait();
     assert!((0..COUNT).all(|piece| blob.begun(piece) == 1));
-    // Who begins again has all of it decoded.
+    // A second walk decodes all of it again.
     (0..COUNT).for_each(|piece| read(&decoded, piece));
     assert!((0..COUNT - 8).all(|piece| blob.begun(piece) == 2));
 }
