@@ -32,6 +32,8 @@ pub fn open_or_explain(input: &Input, options: &Options) -> Result<(Arc<dyn Cont
 
 /// The stand-in for the file `source`, or a directory, that cannot be opened because of `error`.
 pub(super) fn explain(source: Option<Arc<Source>>, error: &Error) -> Arc<dyn Container> {
+    // It is shown with its size.
+    let source = source.filter(|source| source.size().is_ok());
     Arc::new(Broken { source, error: error.clone() })
 }
 

@@ -30,6 +30,12 @@ pub trait Blob: Send + Sync {
         self.layout().ok().map(|layout| layout.len())
     }
 
+    /// While the length is not known: the layout of the longest content that it can be, if pieces can be decoded before
+    /// it is. A piece that is longer than what is left cannot be, but [`Blob::layout`] is cheap from then on.
+    fn longest(&self) -> Option<Layout> {
+        None
+    }
+
     /// The gate of the work that [`Blob::layout`] needs first, if that decodes a whole stream; several blobs may share
     /// it. `None` if there is none or it is done. May read structure; decodes nothing.
     fn sizing(&self) -> Option<ChecksumGate> {

@@ -82,7 +82,8 @@ pub struct Format {
     pub name: &'static str,
     /// The usual extensions of file names.
     pub extensions: &'static [&'static str],
-    /// Further ones, of files that are containers only inside of another one.
+    /// Further ones, of files that are containers only inside of another one: in a stream of which the length may not be
+    /// known yet ([`Source::size`]).
     pub enclosed: &'static [&'static str],
     /// Whether the file claims to be of this format: checks magic bytes, not validity.
     pub detect: fn(&Input) -> bool,
@@ -166,7 +167,7 @@ impl Input {
     /// # Errors
     /// As [`Source::read`].
     pub fn of(source: Arc<Source>) -> Result<Self> {
-        let head = source.get(FileOffset(0), source.len().min(Self::HEAD), "head")?;
+        let head = source.get_most(FileOffset(0), Self::HEAD, "head")?;
         Ok(Self { path: source.path().to_path_buf(), source: Some(source), dir: None, head, content: None })
     }
 

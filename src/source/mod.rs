@@ -81,7 +81,6 @@ pub use top::{Below, Space, Top};
 pub struct Source {
     path: PathBuf,
     bytes: Backing,
-    len: u64,
 }
 
 #[derive(Debug)]
@@ -112,8 +111,7 @@ impl Source {
     }
 
     fn pinned(path: PathBuf, file: File, identity: Identity) -> Result<Arc<Self>> {
-        let held = PinnedFile::pin(file, identity)?;
-        Ok(Arc::new(Self { path, len: held.size, bytes: Backing::File(held) }))
+        Ok(Arc::new(Self { path, bytes: Backing::File(PinnedFile::pin(file, identity)?) }))
     }
 
     /// Opens the object at `url`, on a server; see [`Objects`] for its siblings.
@@ -128,7 +126,7 @@ impl Source {
 
     /// Bytes of another origin, under the path `path`.
     pub fn of(path: impl Into<PathBuf>, origin: impl Origin + 'static) -> Arc<Self> {
-        Arc::new(Self { path: path.into(), len: origin.len(), bytes: Backing::Other(Box::new(origin)) })
+        Arc::new(Self { path: path.into(), bytes: Backing::Other(Box::new(origin)) })
     }
 
     /// A container in memory, for tests.
@@ -152,14 +150,29 @@ impl Source {
         &self.path
     }
 
-    /// The size in bytes when opened.
+    /// The size in bytes when opened. Of a stream that does not record its length and was not read to its end yet, the
+    /// most that it can be: [`Source::size`] counts it.
     pub fn len(&self) -> u64 {
-        self.len
+        match &self.bytes {
+            Backing::File(held) => held.size,
+            Backing::Other(origin) => origin.len(),
+        }
+    }
+
+    /// The size in bytes; counts it if that was not done yet.
+    ///
+    /// # Errors
+    /// Fails if a stream is broken, or cannot be read now.
+    pub fn size(&self) -> Result<u64> {
+        match &self.bytes {
+            Backing::File(held) => Ok(held.size),
+            Backing::Other(origin) => origin.size(),
+        }
     }
 
     /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// The modification time when opened: seconds and nanoseconds since 1970.
@@ -223,7 +236,7 @@ impl Source {
         match &self.bytes {
             Backing::File(_) => true,
             Backing::Other(origin) => {
-                let end = at.0.saturating_add(len).min(self.len);
+                let end = at.0.saturating_add(len).min(self.len());
                 origin.is_near(at.0..end)
             }
         }
@@ -233,7 +246,8 @@ impl Source {
     /// for other sources.
     pub fn announce(&self, ranges: &[Range<u64>], need: Need) {
         if let Backing::Other(origin) = &self.bytes {
-            let inside = |range: &Range<u64>| range.start.min(self.len)..range.end.min(self.len);
+            let len = self.len();
+            let inside = |range: &Range<u64>| range.start.min(len)..range.end.min(len);
             let mut ranges: Vec<Range<u64>> = ranges.iter().map(inside).filter(|range| !range.is_empty()).collect();
             ranges.sort_unstable_by_key(|range| range.start);
             origin.announce(&ranges, need);
@@ -275,7 +289,7 @@ impl Source {
 
     /// Fails unless `need` bytes follow `at`.
     fn has(&self, at: FileOffset, need: u64, what: &'static str) -> Result<()> {
-        let have = self.len.saturating_sub(at.0);
+        let have = self.len().saturating_sub(at.0);
         if need > have { Err(Error::new(Kind::Truncated { need, have }, what).at(at)) } else { Ok(()) }
     }
 
@@ -296,6 +310,21 @@ impl Source {
         let mut bytes = zeroed(len, what)?;
         self.read(at, &mut bytes, what)?;
         Ok(bytes)
+    }
+
+    /// Reads the bytes at `at`: `most` of them, or as many as are left.
+    ///
+    /// # Errors
+    /// As [`Source::read`].
+    pub fn get_most(&self, at: FileOffset, most: u64, what: &'static str) -> Result<Vec<u8>> {
+        loop {
+            let left = self.len().saturating_sub(at.0);
+            match self.get(at, most.min(left), what) {
+                // Reading has shown where the end is.
+                Err(_) if self.len().saturating_sub(at.0) < most.min(left) => {}
+                got => return got,
+            }
+        }
     }
 
     /// Whether the file is known to be unchanged, from memory: for threads that must not wait. If this is false,

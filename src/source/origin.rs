@@ -16,10 +16,18 @@ use crate::error::Result;
 use super::fingerprint::combined;
 use super::{Rights, Source};
 
-/// The bytes of a source. Its size is known when it is opened and stays the same.
+/// The bytes of a source. Its size stays the same.
 pub trait Origin: fmt::Debug + Send + Sync {
-    /// The size in bytes.
+    /// As [`Source::len`].
     fn len(&self) -> u64;
+
+    /// As [`Source::size`].
+    ///
+    /// # Errors
+    /// As [`Source::size`].
+    fn size(&self) -> Result<u64> {
+        Ok(self.len())
+    }
 
     /// Fills `dst` from offset `at`. The range is within the size.
     ///

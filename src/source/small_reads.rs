@@ -34,8 +34,7 @@ impl<'a> SmallReads<'a> {
             return Ok(bytes);
         }
         wanted::check()?;
-        let have = self.source.len().saturating_sub(at.0);
-        self.bytes = self.source.get(at, Self::LEN.min(have), what)?;
+        self.bytes = self.source.get_most(at, Self::LEN, what)?;
         self.at = at;
         Cursor::new(&self.bytes, at).array(what)
     }

@@ -43,14 +43,14 @@ impl Directory for Root {
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {
-        let info = self.container.info();
-        let json = File::new(Content::json(&info.to_json())).attr("format", info.format);
         let mut entries = Vec::new();
         if self.container.is_described() {
+            let info = self.container.info();
+            let json = File::new(Content::json(&info.to_json())).attr("format", info.format);
             entries.push(Entry::own("info.json", json));
         }
         if let Some(arrays) = self.container.arrays()? {
-            let group = zarr::root(arrays, &info, &self.container.sources(), &self.account);
+            let group = zarr::root(arrays, &self.container.info(), &self.container.sources(), &self.account);
             entries.push(Entry::own(zarr::NAME, Node::Dir(group)));
         }
         entries.extend(self.container.entries()?);

@@ -53,6 +53,7 @@ mod tar_blocks;
 mod tar_trees;
 mod text;
 mod unknown_parts;
+mod unsized_tar;
 mod usage;
 mod zstd;
 mod zstd_ahead;

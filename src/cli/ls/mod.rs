@@ -18,6 +18,9 @@ use crate::cli::report::{self, Failure, Outcome};
 use crate::text::escaped;
 use crate::tree::{Ino, Kind};
 
+/// So many files of which the size must be counted are measured last: to list an archive in one counts it on the way.
+const LATER: usize = 16;
+
 pub(super) fn run(args: &args::Ls, out: &mut dyn Write, to_terminal: bool) -> Outcome {
     args.reading.start()?;
     let refused = |e| Failure::of(&args.file, &e);
@@ -44,12 +47,17 @@ pub(super) fn print(
     // would take much memory.
     let whole = args.recursive || top.kind != Kind::Dir;
     let mut sizes = Sizes { archive, args, width: 1, failed: HashSet::new() };
+    let mut later = Vec::new();
     for entry in top.sorted(tree, args.recursive) {
         let entry = entry.map_err(refused)?;
-        if args.long {
-            sizes.measure(&entry, shown(&entry, whole));
+        match tree.cheap_attr(entry.ino).filter(|_| args.long) {
+            Some(attr) => sizes.fit(attr.size),
+            None if later.len() < LATER && args.long => later.push(entry),
+            None if args.long => sizes.measure(&entry, shown(&entry, whole)),
+            None => {}
         }
     }
+    later.iter().for_each(|entry| sizes.measure(entry, shown(entry, whole)));
     for entry in top.sorted(tree, args.recursive) {
         let entry = entry.map_err(refused)?;
         let name = format!("{}{}", if whole { before } else { "" }, shown(&entry, whole));
@@ -94,10 +102,15 @@ struct Sizes<'a> {
 }
 
 impl Sizes<'_> {
+    /// Makes room for `size`.
+    fn fit(&mut self, size: u64) {
+        self.width = self.width.max(size.to_string().len());
+    }
+
     /// Determines the size of `entry`, or reports why that fails.
     fn measure(&mut self, entry: &TreePath, name: &str) {
         match self.archive.tree().attr(entry.ino, &**self.archive.cache()) {
-            Ok(attr) => self.width = self.width.max(attr.size.to_string().len()),
+            Ok(attr) => self.fit(attr.size),
             Err(error) => {
                 report::report(&Failure::of_entry(&self.args.file, name, &error));
                 self.failed.insert(entry.ino);

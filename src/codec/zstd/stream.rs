@@ -14,7 +14,7 @@ use crate::parallel;
 
 use super::decode::length_error;
 use super::division::{Division, PieceFrames, Plan};
-use super::frame::Cut;
+use super::frame::{Cut, PIECE};
 use super::random_access::Frames;
 
 /// Maximum number of frames that a thread counts in one turn, and minimum number of turns.
@@ -135,6 +135,19 @@ impl ContentStream {
         self.indices().try_fold(missing, |sum, i| sum.checked_add(known(i)?))
     }
 
+    /// While the length of a single long frame is not counted: the division of the longest content that it can have. A
+    /// decoder that comes to its end has counted it.
+    pub fn longest(&self) -> Option<Division> {
+        let is_unknown = self.is_one_long() && self.frames.known(self.first).is_none();
+        let frame = self.frames.list.get(self.first).filter(|_| is_unknown)?;
+        Some(Division::Uniform { len: frame.bound, piece: PIECE })
+    }
+
+    /// Whether it is one long frame, and nothing is missing: its pieces follow from their numbers.
+    fn is_one_long(&self) -> bool {
+        self.count == 1 && self.cut.is_none() && self.frames.is_long(self.first)
+    }
+
     /// The gate that computes the plan, if some frames are not counted yet.
     pub fn sizing(&self) -> Option<ChecksumGate> {
         if self.plan.ready().is_some() || self.indices().all(|i| self.frames.known(i).is_some()) {
@@ -151,8 +164,7 @@ impl ContentStream {
 
     /// The pending gate that must open before piece `piece` is decoded, if any.
     pub fn gate(&self, piece: u64) -> Option<ChecksumGate> {
-        self.plan.ready()?.ok()?;
-        match self.part(piece).ok()? {
+        match self.located(piece)? {
             PieceFrames::Of(frame, _) => self.frames.shut(frame as usize),
             PieceFrames::Whole(..) | PieceFrames::Missing => None,
         }
@@ -219,27 +231,30 @@ impl ContentStream {
 
     /// The content of piece `piece`.
     fn part(&self, piece: u64) -> Result<PieceFrames> {
-        let plan = self.plan()?;
-        match plan.parts.get(to_usize(piece, "piece")?) {
-            Some(part) => Ok(*part),
-            None if plan.parts.is_empty() => Ok(PieceFrames::Of(self.first as u32, piece)),
-            None => Err(Error::new(Kind::NotFound, "piece")),
+        if !self.is_one_long() {
+            self.plan()?;
         }
+        self.located(piece).ok_or_else(|| Error::new(Kind::NotFound, "piece"))
+    }
+
+    /// The content of piece `piece`, if that is known without counting. Does not block.
+    fn located(&self, piece: u64) -> Option<PieceFrames> {
+        if self.is_one_long() {
+            return Some(PieceFrames::Of(u32::try_from(self.first).ok()?, piece));
+        }
+        self.plan.ready()?.ok()?.parts.get(usize::try_from(piece).ok()?).copied()
     }
 
     /// Records that a reader has requested piece `piece`, to start readahead. Does not block.
     pub fn note_read(&self, piece: u64) {
-        if let Some(Ok(_)) = self.plan.ready()
-            && let Ok(PieceFrames::Of(frame, piece)) = self.part(piece)
-        {
+        if let Some(PieceFrames::Of(frame, piece)) = self.located(piece) {
             self.frames.note_read(frame as usize, piece);
         }
     }
 
     /// Piece `piece` if it is in memory, decoded and verified. Does not block.
     pub fn ready(&self, piece: u64) -> Option<Arc<Vec<u8>>> {
-        self.plan.ready()?.ok()?;
-        match self.part(piece).ok()? {
+        match self.located(piece)? {
             PieceFrames::Of(frame, piece) => self.frames.ready(frame as usize, piece),
             PieceFrames::Whole(..) | PieceFrames::Missing => None,
         }
@@ -247,24 +262,20 @@ impl ContentStream {
 
     /// Whether piece `piece` is in memory or is being decoded ahead.
     pub fn is_coming(&self, piece: u64) -> bool {
-        match self.plan.ready().map(|plan| plan.and_then(|_| self.part(piece))) {
-            Some(Ok(PieceFrames::Of(frame, piece))) => self.frames.is_coming(frame as usize, piece),
+        match self.located(piece) {
+            Some(PieceFrames::Of(frame, piece)) => self.frames.is_coming(frame as usize, piece),
             _ => false,
         }
     }
 
     /// Whether piece `piece` continues the one before it: it is part of a long frame.
     pub fn is_run(&self, piece: u64) -> bool {
-        match self.plan.ready().map(|plan| plan.and_then(|_| self.part(piece))) {
-            Some(Ok(PieceFrames::Of(_, piece))) => piece > 0,
-            _ => false,
-        }
+        matches!(self.located(piece), Some(PieceFrames::Of(_, piece)) if piece > 0)
     }
 
     /// As [`ContentStream::ready`], but waits for a piece that is being decoded ahead.
     pub fn ready_soon(&self, piece: u64) -> Option<Arc<Vec<u8>>> {
-        self.plan.ready()?.ok()?;
-        match self.part(piece).ok()? {
+        match self.located(piece)? {
             PieceFrames::Of(frame, piece) => self.frames.ready_soon(frame as usize, piece),
             PieceFrames::Whole(..) | PieceFrames::Missing => None,
         }
@@ -286,6 +297,71 @@ impl ContentStream {
             PieceFrames::Missing => {
                 Err(self.cut.as_ref().map_or_else(|| Error::new(Kind::NotFound, "piece"), |cut| cut.error.clone()))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::dictionary::Dictionaries;
+    use super::super::frame_scan::scan_frames;
+    use super::super::random_access::Policy;
+    use super::*;
+    use crate::account::{Account, Pieces};
+    use crate::bytes::FileOffset;
+    use crate::checksum::{Threads, Verify};
+    use crate::limits::Limits;
+    use crate::source::Source;
+
+    fn stream(file: Vec<u8>) -> ContentStream {
+        let (source, account) = (Source::from_bytes(file), Account::new(64 << 20, 0));
+        let range = FileOffset(0)..FileOffset(source.len());
+        let list = scan_frames(&source, range, &Limits::default(), &account).unwrap().frames;
+        let policy = Policy {
+            verify: Verify::Background(Default::default()),
+            threads: Threads::new(1),
+            window: 8 << 20,
+            content: u64::MAX,
+            account: account.clone(),
+            records: None,
+        };
+        let frames = Frames::new(source, list, Dictionaries::default(), policy, Pieces::new(account));
+        ContentStream::all(frames.unwrap())
+    }
+
+    #[test]
+    fn a_decoder_that_comes_to_the_end_of_a_frame_without_a_size_has_counted_it() {
+        for len in [5 * PIECE, 5 * PIECE + 1, 6 * PIECE - 1] {
+            let content: Vec<u8> = (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8 & 15).collect();
+            let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+            encoder.include_checksum(true).unwrap();
+            std::io::Write::write_all(&mut encoder, &content).unwrap();
+            let stream = stream(encoder.finish().unwrap());
+            let longest = match stream.longest() {
+                Some(Division::Uniform { len, piece: PIECE }) => len,
+                other => panic!("{other:?}"),
+            };
+            assert!(longest >= len && stream.known_len().is_none());
+            let (last, mut dst) = ((len - 1) / PIECE, vec![0; PIECE as usize]);
+            for piece in 0..last {
+                stream.decode(piece, &mut dst).unwrap();
+                assert!(content.chunks(PIECE as usize).nth(piece as usize) == Some(&dst));
+                assert!(stream.known_len().is_none());
+            }
+            // Longer than what is left, for all that ask: the checksum comes first. A frame of whole pieces ends there too.
+            let have = len - last * PIECE;
+            for (piece, have) in [(last, have), (last + 1, 0), (last, have), (last + 5, 0)] {
+                if (piece, have) == (last, PIECE) && stream.known_len().is_some() {
+                    continue;
+                }
+                let error = stream.decode(piece, &mut dst).unwrap_err();
+                assert!(*error.kind() == Kind::Truncated { need: PIECE, have }, "{error}");
+                assert_eq!(stream.known_len(), Some(len));
+            }
+            assert!(stream.longest().is_none() && stream.size().unwrap() == len);
+            dst.truncate(have as usize);
+            stream.decode(last, &mut dst).unwrap();
+            assert!(content.ends_with(&dst));
         }
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use super::broken::explain;
 use super::{
-    BlobRef, Check, Container, Content, Entry, Format, Info, Input, Node, Options, Piece, has_extension,
+    BlobRef, Check, Container, Content, Entry, FORMATS, Format, Info, Input, Node, Options, Piece, has_extension,
     has_usual_extension, open_or_explain, space,
 };
 use crate::account::{Pieces, decode_budget};
@@ -187,7 +187,11 @@ impl Enclosed for Inner {
             let is_first = matches!(self.options.verify.resolve(source.len()), Verify::First);
             let whole = if is_first { source.len() } else { 0 };
             let opened = decode_budget::opening(work(self.options.file_size).saturating_add(whole), || {
-                open_or_explain(&Input { content, ..Input::of(source.clone())? }, &self.options)
+                let input = Input { content, ..Input::of(source.clone())? };
+                if !FORMATS.iter().any(|format| !format.enclosed.is_empty() && (format.detect)(&input)) {
+                    source.size()?;
+                }
+                open_or_explain(&input, &self.options)
             });
             let (container, error) = match opened {
                 Ok(opened) => opened,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tar::GnuExtSparseHeader;
 
-use crate::bytes::{FileOffset, to_u64, to_usize};
+use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 use crate::source::Source;
@@ -112,14 +112,10 @@ impl Members {
         let mut extended = Extended::default();
         loop {
             let at = self.next;
-            if at.0 >= self.source.len() {
+            // GNU ends an archive with two empty blocks, and reads no further than the first.
+            let Some(block) = self.block(at)?.filter(|block| block.iter().any(|&byte| byte != 0)) else {
                 return Ok(None);
-            }
-            let block = self.block(at)?;
-            // GNU ends an archive with two of them, and reads no further than the first.
-            if block.iter().all(|&byte| byte == 0) {
-                return Ok(None);
-            }
+            };
             let header = Header::parse(block, at)?;
             Limits::check(header.size, LARGEST, "size").map_err(|e| e.at(at))?;
             let data = at.plus(BLOCK);
@@ -188,7 +184,8 @@ impl Members {
         let mut goes_on = gnu.isextended != [0];
         while goes_on {
             let mut more = GnuExtSparseHeader::new();
-            more.as_mut_bytes().copy_from_slice(self.block(at)?);
+            let none = || Error::new(Kind::Truncated { need: BLOCK, have: 0 }, "sparse header").at(at);
+            more.as_mut_bytes().copy_from_slice(self.block(at)?.ok_or_else(none)?);
             map.add_extents(more.sparse(), at)?;
             goes_on = more.isextended != [0];
             at = at.plus(BLOCK);
@@ -196,8 +193,8 @@ impl Members {
         Ok((map, Limits::check(len, LARGEST, "real size")?, at))
     }
 
-    /// The block at `at`.
-    fn block(&mut self, at: FileOffset) -> Result<&[u8; BLOCK_LEN]> {
+    /// The block at `at`; `None` at the end of the archive.
+    fn block(&mut self, at: FileOffset) -> Result<Option<&[u8; BLOCK_LEN]>> {
         let inside = |me: &Self| {
             let start = at.0.checked_sub(me.window_at.0)?;
             let start = usize::try_from(start).ok()?;
@@ -206,19 +203,17 @@ impl Members {
         };
         if inside(self).is_none() {
             wanted::check()?;
-            let left = self.source.len().saturating_sub(at.0);
             let is_close = at.0.saturating_sub(self.last.0) <= WINDOW / 2;
-            let len = if is_close { left.clamp(BLOCK, WINDOW) } else { BLOCK };
-            self.window.clear();
-            self.window.resize(to_usize(len, "header")?, 0);
-            self.source.read(at, &mut self.window, "header").inspect_err(|_| self.window.clear())?;
+            self.window = self.source.get_most(at, if is_close { WINDOW } else { BLOCK }, "header")?;
             self.window_at = at;
+            if self.window.is_empty() {
+                return Ok(None);
+            }
         }
         self.last = at;
         let block = inside(self).and_then(|range| self.window.get(range)?.first_chunk());
-        block.ok_or_else(|| {
-            Error::new(Kind::Truncated { need: BLOCK, have: to_u64(self.window.len()) }, "header").at(at)
-        })
+        let have = to_u64(self.window.len());
+        block.map(Some).ok_or_else(|| Error::new(Kind::Truncated { need: BLOCK, have }, "header").at(at))
     }
 
     /// The content of a member that is read whole.

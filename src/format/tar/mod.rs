@@ -110,7 +110,7 @@ struct Archive {
 }
 
 impl Archive {
-    /// The tree of the members; reads all headers the first time.
+    /// The tree of the members; reads all headers the first time. From then on the size of the archive is known.
     fn index(&self) -> Result<&Index> {
         self.index.get(|| {
             let records = self.options.index.of(&self.source).filter(|_| self.source.len() >= kept::LEAST);
@@ -118,6 +118,7 @@ impl Archive {
             if let Some(records) = &records
                 && let Some(index) = kept::find(records, &self.options.account, &is_dir)?
             {
+                self.source.size()?;
                 return Ok(index);
             }
             let mut walk = match self.walk.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -247,7 +248,7 @@ impl Container for Tar {
         Info {
             format: FORMAT.name,
             format_version: (*version).to_owned(),
-            file_size: source.len(),
+            file_size: source.size().unwrap_or(0),
             decoded_size: index.map(|index| index.bytes),
             checksums: json!({ "headers": "sum" }),
             checksum_count: index.map(|index| index.members),

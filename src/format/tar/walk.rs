@@ -53,10 +53,13 @@ impl Walk {
                 Err(e) => return Err(e),
             }
         }
-        let (need, have) = (self.members.end(), self.source.len());
-        if self.building.index.damage.is_none() && need > have {
-            self.building.index.damage = Some(Error::new(Kind::Truncated { need, have }, "archive"));
-        }
+        let damage = match self.source.size() {
+            Ok(have) if have >= self.members.end() => None,
+            Ok(have) => Some(Error::new(Kind::Truncated { need: self.members.end(), have }, "archive")),
+            Err(e) if e.is_lasting() => Some(e),
+            Err(e) => return Err(e),
+        };
+        self.building.index.damage = self.building.index.damage.take().or(damage);
         Ok(())
     }
 

@@ -152,6 +152,10 @@ impl Blob for FramesBlob {
         self.0.pieces().map(Layout::from)
     }
 
+    fn longest(&self) -> Option<Layout> {
+        self.0.longest().map(Layout::from)
+    }
+
     fn fragments(&self) -> Option<Layout> {
         self.0.fragments().map(Layout::from)
     }

@@ -2,11 +2,13 @@
 #![forbid(unsafe_code)]
 
 use crate::bytes::to_u64;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::index::Records;
 use crate::limits::Limits;
 
-use super::super::frame::Frame;
+use super::super::decode::length_error;
+use super::super::frame::{Frame, PIECE};
+use super::long_frame::{Cursor, LongFrame};
 use super::{Frames, inside};
 
 /// Limit on decoding a frame of unknown size: the larger of this many bytes and this multiple of the stored size.
@@ -16,6 +18,30 @@ const COUNTED: (u64, u64) = (1 << 30, 1024);
 const COUNTED_SLOWLY: u64 = 8 << 20;
 /// The record of them.
 const SIZES: &str = "zstd-sizes";
+
+/// How far a decoder came on its way to the end of a piece.
+pub(super) enum Reached {
+    Piece,
+    /// The end of the frame, which was not known, after that many bytes.
+    End(u64),
+}
+
+impl Reached {
+    /// The number of bytes of piece `piece`, which is the one it was on its way to.
+    pub(super) fn of(&self, piece: u64) -> usize {
+        let end = match self {
+            Self::Piece => u64::MAX,
+            Self::End(len) => *len,
+        };
+        end.saturating_sub(piece.saturating_mul(PIECE)).min(PIECE) as usize
+    }
+}
+
+/// The error of a read of `len` bytes of piece `piece` of a frame of `content` bytes.
+pub(super) fn past_end(piece: u64, len: usize, content: u64) -> Error {
+    let have = content.saturating_sub(piece.saturating_mul(PIECE));
+    Error::new(Kind::Truncated { need: to_u64(len), have }, "content")
+}
 
 impl Frames {
     /// Bytes of content of frame `index`, if stated or already counted.
@@ -88,13 +114,47 @@ impl Frames {
     }
 
     /// The content size of `frame` and true, if stated or counted; otherwise an upper limit, which depends on the
-    /// stored size, and false.
+    /// stored size, and false. Counts it if it may exceed that.
     pub(super) fn expected(&self, index: usize, frame: &Frame) -> Result<(u64, bool)> {
-        let known = match frame.content.or_else(|| self.counted.get(index)?.ok()) {
-            Some(known) => Some(known),
-            None => self.counted.measure(&self.source, frame, &self.policy.threads)?,
-        };
         let limit = COUNTED.0.max(frame.stored.saturating_mul(COUNTED.1)).min(self.policy.content);
+        let known = match frame.content.or_else(|| self.counted.get(index)?.ok()) {
+            None if frame.bound > limit => self.counted.measure(&self.source, frame, &self.policy.threads)?,
+            known => known,
+        };
         Ok(known.map_or((frame.bound.min(limit), false), |len| (len, true)))
+    }
+
+    /// Bytes of content of `frame`, stated or counted.
+    pub(super) fn content_of(&self, index: usize, frame: &Frame) -> Option<u64> {
+        frame.content.or_else(|| self.known(index)?.ok())
+    }
+
+    /// Reads the next piece of `cursor` into `dst`. At the end of a frame of unknown length, that and its checksums are
+    /// then known.
+    ///
+    /// # Errors
+    /// Fails if a block is malformed, the frame ends before the piece does, or a checksum differs.
+    pub(super) fn fill(
+        &self,
+        index: usize,
+        frame: &Frame,
+        state: &LongFrame,
+        cursor: &mut Cursor,
+        dst: &mut [u8],
+    ) -> Result<Reached> {
+        let n = cursor.fill(&self.source, frame, dst)?;
+        let len = cursor.piece.saturating_mul(PIECE).saturating_add(to_u64(n));
+        let goes_on = match self.content_of(index, frame) {
+            Some(want) if n < dst.len() => return Err(length_error(len, want)),
+            Some(_) => true,
+            None => cursor.goes_on(&self.source, frame)?,
+        };
+        cursor.piece = cursor.piece.saturating_add(1);
+        if goes_on {
+            return Ok(Reached::Piece);
+        }
+        self.counted.set(index, &Limits::check(len, self.policy.content, "content size"))?;
+        self.keep_sizes();
+        self.check_passed(index, frame, state, cursor).map(|()| Reached::End(len))
     }
 }

@@ -9,7 +9,6 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock, PoisonError};
 
-use crate::bytes::to_u64;
 use crate::checksum::ChecksumGate;
 use crate::error::{Error, Result};
 use crate::limits::Charge;
@@ -17,10 +16,12 @@ use crate::once::Once;
 use crate::source::Source;
 use crate::sync::{Condvar, Mutex};
 
-use super::super::decode::length_error;
 use super::super::frame::{Frame, PIECE};
 use super::super::reader::Reader;
 use super::checkpoints::Checkpoints;
+
+/// Maximum passed pieces kept in memory per long frame.
+pub(super) const PASSED: usize = 6;
 
 /// The state of one long frame.
 #[derive(Default)]
@@ -86,6 +87,8 @@ pub(super) enum Filling {
 pub(super) struct Cursor {
     pub(super) reader: Reader,
     pub(super) piece: u64,
+    /// The first byte of the piece, or the error there, if it was read to see whether the frame goes on.
+    ahead: Option<Result<u8>>,
 }
 
 /// The pieces that a reader is decoding its way to. Dropping it gives them up, also after a panic, so that no other
@@ -128,17 +131,49 @@ impl Live {
 }
 
 impl Cursor {
-    /// Reads the next piece into `dst`.
+    /// `reader` is at the start of piece `piece`.
+    pub(super) fn new(reader: Reader, piece: u64) -> Self {
+        Self { reader, piece, ahead: None }
+    }
+
+    /// Moves to the start of piece `piece`, if the reader supports random access.
+    pub(super) fn seek(&mut self, piece: u64) {
+        self.reader.seek(piece.saturating_mul(PIECE));
+        (self.piece, self.ahead) = (piece, None);
+    }
+
+    /// Reads the next piece into `dst`; returns the number of bytes, less than `dst.len()` only at the end of the frame.
     ///
     /// # Errors
-    /// Fails if a block is malformed, or the frame ends before the piece does.
-    pub(super) fn fill(&mut self, source: &Source, frame: &Frame, dst: &mut [u8]) -> Result<()> {
-        let n = self.reader.fill(source, frame, dst)?;
-        if n < dst.len() {
-            let got = self.piece.saturating_mul(PIECE).saturating_add(to_u64(n));
-            return Err(length_error(got, frame.content.unwrap_or(got)));
+    /// As [`Reader::fill`].
+    pub(super) fn fill(&mut self, source: &Source, frame: &Frame, dst: &mut [u8]) -> Result<usize> {
+        let (Some(ahead), Some((first, rest))) = (self.ahead.take(), dst.split_first_mut()) else {
+            return self.reader.fill(source, frame, dst);
+        };
+        *first = ahead?;
+        Ok(self.reader.fill(source, frame, rest)?.saturating_add(1))
+    }
+
+    /// Whether content follows, or a block that is malformed: that is not an error of the piece before.
+    ///
+    /// # Errors
+    /// That of a checksum after the last piece.
+    pub(super) fn goes_on(&mut self, source: &Source, frame: &Frame) -> Result<bool> {
+        let mut first = [0];
+        match self.reader.fill(source, frame, &mut first) {
+            Ok(0) => return Ok(false),
+            Err(e) if self.reader.is_mismatch() => return Err(e),
+            read => self.ahead = Some(read.map(|_| first[0])),
         }
-        self.piece = self.piece.saturating_add(1);
-        Ok(())
+        Ok(true)
+    }
+
+    /// As [`Reader::excess`].
+    ///
+    /// # Errors
+    /// As [`Reader::excess`].
+    pub(super) fn excess(&mut self, source: &Source, frame: &Frame) -> Result<usize> {
+        let ahead = self.ahead.take().transpose()?;
+        Ok(self.reader.excess(source, frame)?.saturating_add(usize::from(ahead.is_some())))
     }
 }

@@ -20,16 +20,11 @@ use super::super::decode::length_error;
 use super::super::frame::{Frame, PIECE};
 use super::super::header::Generation;
 use super::super::v07;
-use super::long_frame::{Claim, Cursor, LongFrame};
+use super::content_size::{Reached, past_end};
+use super::long_frame::{Claim, Cursor, LongFrame, PASSED};
 use super::resume::{LOADING, is_refused};
 use super::whole_pass::touch;
 use super::{Frames, inside, lock};
-
-/// Maximum decoders kept per long frame, and maximum memory of their windows together.
-const CURSORS: u64 = 4;
-const CURSOR_MEMORY: u64 = 64 << 20;
-/// Maximum passed pieces kept in memory per long frame.
-const PASSED: usize = 6;
 
 /// How a read of a piece continues.
 #[expect(clippy::large_enum_variant, reason = "moved once for each piece that is decoded")]
@@ -165,12 +160,14 @@ impl Frames {
             match self.decode_piece(index, &frame, &state, (cursor, claim), piece, dst) {
                 // Only the start of the frame can tell whether it is malformed.
                 Err(e) if is_resumed && is_refused(&e) => self.give_up_checkpoints(&frame, &state),
-                done => return done.map_err(inside),
+                Ok(Reached::End(len)) => return Err(inside(past_end(piece, dst.len(), len))),
+                done => return done.map(drop).map_err(inside),
             }
         }
     }
 
-    /// Decodes piece `piece` into `dst` with the reader `cursor`, or one that begins at the start of the frame.
+    /// Decodes piece `piece` into `dst` with the reader `cursor`, or one that begins at the start of the frame; or comes
+    /// to an end that was not known.
     fn decode_piece(
         &self,
         index: usize,
@@ -179,7 +176,7 @@ impl Frames {
         (cursor, claim): (Option<Cursor>, Claim<'_>),
         piece: u64,
         dst: &mut [u8],
-    ) -> Result<()> {
+    ) -> Result<Reached> {
         let new = || {
             let dictionary = self.dictionary(index, frame)?;
             let mut reader = self.reader(frame, dictionary)?;
@@ -189,7 +186,7 @@ impl Frames {
             if !is_own && matches!(self.mode(frame), Verify::Background(_)) {
                 reader.start_hash();
             }
-            Ok(Cursor { reader, piece: 0 })
+            Ok(Cursor::new(reader, 0))
         };
         let mut cursor = cursor.map_or_else(new, Ok)?;
         let (is_whole, is_resumed) = (cursor.reader.is_whole(), cursor.reader.is_resumed());
@@ -212,7 +209,10 @@ impl Frames {
         }
         let error = done.as_ref().err().map(|e| inside(index, frame, e.clone()));
         self.give_back(index, frame, state, piece, cursor, claim, error.as_ref());
-        done?;
+        let done = done?;
+        if !matches!(done, Reached::Piece) {
+            return Ok(done);
+        }
         // Concurrent with the next decode. Sequential readers and whole buffers do not need the piece again.
         if !is_whole
             && state.jumped.load(Ordering::Relaxed)
@@ -222,7 +222,7 @@ impl Frames {
             bytes.copy_from_slice(dst);
             self.pieces.put(self.key(index), piece, bytes);
         }
-        Ok(())
+        Ok(done)
     }
 
     /// Finds piece `piece` of `len` bytes, or the reader to decode it with; waits for one that is on its way there.
@@ -239,6 +239,10 @@ impl Frames {
         loop {
             if let Some((_, error)) = live.broken.as_ref().filter(|(first, _)| *first <= piece) {
                 return Err(error.clone());
+            }
+            let end = piece.saturating_mul(PIECE).saturating_add(to_u64(len));
+            if let Some(content) = self.content_of(index, frame).filter(|&content| content < end) {
+                return Err(past_end(piece, len, content));
             }
             if let Some((_, bytes, _)) = live.passed.iter().find(|(p, bytes, _)| *p == piece && bytes.len() == len) {
                 return Ok(Next::Passed(Arc::clone(bytes)));
@@ -288,39 +292,47 @@ impl Frames {
         cursor: &mut Cursor,
         piece: u64,
         dst: &mut [u8],
-    ) -> Result<()> {
+    ) -> Result<Reached> {
         if cursor.reader.is_whole() {
-            cursor.reader.seek(piece.saturating_mul(PIECE));
-            cursor.piece = piece;
+            cursor.seek(piece);
         }
         while cursor.piece < piece {
             self.check_open()?;
             decode_budget::charge_opening(PIECE)?;
             let mut bytes = self.pieces.buffer(PIECE as usize)?;
-            cursor.fill(&self.source, frame, &mut bytes)?;
-            self.policy.account.count_beside(PIECE as i64);
-            let passed = cursor.piece - 1;
+            let passed = cursor.piece;
+            let reached = self.fill(index, frame, state, cursor, &mut bytes)?;
+            bytes.truncate(reached.of(passed));
+            self.policy.account.count_beside(bytes.len() as i64);
             let keep = state.jumped.load(Ordering::Relaxed);
             let left = if keep { self.pieces.put(self.key(index), passed, bytes) } else { Some(bytes) };
-            let Some(bytes) = left else { continue };
-            let Some(charge) = self.policy.account.charge_spare(PIECE, "passed piece") else { continue };
-            let mut live = lock(&state.live);
-            live.passed.push_back((passed, Arc::new(bytes), charge));
-            let old = if live.passed.len() > PASSED { live.passed.pop_front() } else { None };
-            drop(live);
-            if let Some(bytes) = old.and_then(|(_, bytes, _)| Arc::into_inner(bytes)) {
-                self.pieces.recycle(bytes);
+            left.map(|bytes| self.keep_passed(state, passed, bytes));
+            if !matches!(reached, Reached::Piece) {
+                return Ok(reached);
             }
         }
-        cursor.fill(&self.source, frame, dst)?;
+        let reached = self.fill(index, frame, state, cursor, dst)?;
+        if !matches!(reached, Reached::Piece) {
+            let got = dst.get(..reached.of(piece)).unwrap_or_default();
+            let mut bytes = self.pieces.buffer(got.len())?;
+            bytes.copy_from_slice(got);
+            self.policy.account.count_beside(bytes.len() as i64);
+            self.keep_passed(state, piece, bytes);
+            return Ok(reached);
+        }
         // The last piece: no content may follow.
         let Some(len) = self.content_of(index, frame).filter(|&len| len <= cursor.piece.saturating_mul(PIECE)) else {
-            return Ok(());
+            return Ok(Reached::Piece);
         };
-        let excess = cursor.reader.excess(&self.source, frame)?;
+        let excess = cursor.excess(&self.source, frame)?;
         if excess > 0 {
             return Err(length_error(len.saturating_add(to_u64(excess)), len));
         }
+        self.check_passed(index, frame, state, cursor).map(|()| Reached::Piece)
+    }
+
+    /// Compares the checksums of a frame with those of a decoder that came to its end from its start.
+    pub(super) fn check_passed(&self, index: usize, frame: &Frame, state: &LongFrame, cursor: &Cursor) -> Result<()> {
         if cursor.reader.is_resumed() {
             return Ok(());
         }
@@ -335,55 +347,5 @@ impl Frames {
             self.note_verified(index, frame);
         }
         Ok(())
-    }
-
-    /// Bytes of content of `frame`, stated or counted.
-    fn content_of(&self, index: usize, frame: &Frame) -> Option<u64> {
-        frame.content.or_else(|| self.known(index)?.ok())
-    }
-
-    /// Makes the reader of a read idle, or drops it at the end of the frame or after `error`, and wakes its waiters.
-    #[expect(clippy::too_many_arguments, reason = "the state of one read")]
-    fn give_back(
-        &self,
-        index: usize,
-        frame: &Frame,
-        state: &LongFrame,
-        piece: u64,
-        cursor: Cursor,
-        claim: Claim<'_>,
-        error: Option<&Error>,
-    ) {
-        let len = self.content_of(index, frame);
-        let is_over = len.is_some_and(|len| cursor.piece.saturating_mul(PIECE) >= len);
-        let has_turn = cursor.reader.has_turn();
-        let mut old = None;
-        let mut live = lock(&state.live);
-        claim.end(&mut live);
-        match error {
-            None if is_over && !cursor.reader.is_whole() => old = Some(cursor),
-            None => {
-                let most = (CURSOR_MEMORY / frame.header.window.min(frame.bound).max(1)).clamp(1, CURSORS);
-                live.idle.push(cursor);
-                if to_u64(live.idle.len()) > most {
-                    old = Some(live.idle.remove(0));
-                }
-            }
-            Some(error) => {
-                let first = cursor.piece.min(piece);
-                if error.is_lasting() && live.broken.as_ref().is_none_or(|(other, _)| first < *other) {
-                    live.broken = Some((first, error.clone()));
-                }
-            }
-        }
-        drop(live);
-        state.returned.notify_all();
-        if let Some(cursor) = old {
-            self.recycle(cursor.reader);
-        }
-        self.mark_recent(index);
-        if has_turn {
-            self.turns.note_idle();
-        }
     }
 }

@@ -1,18 +1,25 @@
 //! The decoders of long frames: created as memory allows, dropped where it is needed more, reused.
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+
 use crate::account::Buffer;
-use crate::error::{Kind, Result};
+use crate::bytes::to_u64;
+use crate::error::{Error, Kind, Result};
 
 use super::super::decode::{FrameDecoder, WindowMemory};
 use super::super::dictionary::Dictionary;
-use super::super::frame::{Frame, needed};
+use super::super::frame::{Frame, PIECE, needed};
 use super::super::header::Generation;
 use super::super::reader::{Reader, Whole};
+use super::long_frame::{Claim, Cursor, LongFrame, PASSED};
 use super::{Frames, lock};
 
 /// Memory of a decoder in addition to its window.
 pub(super) const DECODER: u64 = 1 << 20;
+/// Maximum decoders kept per long frame, and maximum memory of their windows together.
+const CURSORS: u64 = 4;
+const CURSOR_MEMORY: u64 = 64 << 20;
 /// Maximum long frames that keep decoders and pieces.
 const RECENT: usize = 4;
 
@@ -101,6 +108,63 @@ impl Frames {
         let decoder = reader.into_decoder();
         if decoder.is_reusable() {
             lock(&self.decoders).push(decoder);
+        }
+    }
+
+    /// Makes the reader of a read idle, or drops it at the end of the frame or after `error`, and wakes its waiters.
+    #[expect(clippy::too_many_arguments, reason = "the state of one read")]
+    pub(super) fn give_back(
+        &self,
+        index: usize,
+        frame: &Frame,
+        state: &LongFrame,
+        piece: u64,
+        cursor: Cursor,
+        claim: Claim<'_>,
+        error: Option<&Error>,
+    ) {
+        let is_over = self.content_of(index, frame).is_some_and(|len| cursor.piece.saturating_mul(PIECE) >= len);
+        let has_turn = cursor.reader.has_turn();
+        let mut old = None;
+        let mut live = lock(&state.live);
+        claim.end(&mut live);
+        match error {
+            None if is_over && !cursor.reader.is_whole() => old = Some(cursor),
+            None => {
+                let most = (CURSOR_MEMORY / frame.header.window.min(frame.bound).max(1)).clamp(1, CURSORS);
+                live.idle.push(cursor);
+                if to_u64(live.idle.len()) > most {
+                    old = Some(live.idle.remove(0));
+                }
+            }
+            Some(error) => {
+                let first = cursor.piece.min(piece);
+                if error.is_lasting() && live.broken.as_ref().is_none_or(|(other, _)| first < *other) {
+                    live.broken = Some((first, error.clone()));
+                }
+            }
+        }
+        drop(live);
+        state.returned.notify_all();
+        if let Some(cursor) = old {
+            self.recycle(cursor.reader);
+        }
+        self.mark_recent(index);
+        if has_turn {
+            self.turns.note_idle();
+        }
+    }
+
+    /// Keeps piece `piece`, which a decoder passed over, for later reads.
+    pub(super) fn keep_passed(&self, state: &LongFrame, piece: u64, bytes: Vec<u8>) {
+        let len = to_u64(bytes.len());
+        let Some(charge) = self.policy.account.charge_spare(len, "passed piece").filter(|_| len > 0) else { return };
+        let mut live = lock(&state.live);
+        live.passed.push_back((piece, Arc::new(bytes), charge));
+        let old = if live.passed.len() > PASSED { live.passed.pop_front() } else { None };
+        drop(live);
+        if let Some(bytes) = old.and_then(|(_, bytes, _)| Arc::into_inner(bytes)) {
+            self.pieces.recycle(bytes);
         }
     }
 

@@ -56,7 +56,7 @@ impl Frames {
 
     /// Whether a decoder that began at a checkpoint may serve piece `piece` of frame `index`.
     pub(super) fn may_resume(&self, index: usize, frame: &Frame, state: &LongFrame, piece: u64) -> bool {
-        let len = frame.content.or_else(|| self.known(index)?.ok());
+        let len = self.content_of(index, frame);
         let is_last = len.is_none_or(|len| piece.saturating_add(1).saturating_mul(PIECE) >= len);
         if !is_last || !matches!(self.mode(frame), Verify::Background(_)) {
             // Otherwise it is verified before its first byte is served, or never.
@@ -71,7 +71,7 @@ impl Frames {
 
     /// Records that all of frame `index` was decoded and its checksum verified.
     pub(super) fn note_verified(&self, index: usize, frame: &Frame) {
-        let len = frame.content.or_else(|| self.known(index)?.ok());
+        let len = self.content_of(index, frame);
         if let (Some(records), Some(len)) = (self.keeper.records(), len)
             && frame.has_checksum()
             && spacing(frame).is_some()
@@ -112,7 +112,7 @@ impl Frames {
                 self.policy.account.count_beside(skip as i64);
                 self.pieces.recycle(bytes);
             }
-            Ok(Cursor { reader, piece })
+            Ok(Cursor::new(reader, piece))
         };
         let begun = begin();
         drop(loading);

@@ -36,6 +36,9 @@ impl Frames {
             let frame = self.frame(index)?;
             let sum = frame.served_checksum().filter(|_| is_asked);
             let (len, hash) = self.run(index, &frame, sum.is_some(), true)?;
+            if self.known(index).is_none() {
+                self.counted.set(index, &Ok(len))?;
+            }
             let listed = sum.map_or(Ok(()), |sum| sum.check(hash));
             if listed.is_ok() && is_asked {
                 self.note_verified(index, &frame);
@@ -96,7 +99,7 @@ impl Frames {
             match self.state(index).filter(|_| (keep || on_disk) && reader.is_whole()) {
                 Some(state) => {
                     reader.seek(0);
-                    lock(&state.live).idle.push(Cursor { reader, piece: 0 });
+                    lock(&state.live).idle.push(Cursor::new(reader, 0));
                     self.mark_recent(index);
                 }
                 None => self.recycle(reader),

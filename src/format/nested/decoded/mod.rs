@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::OuterPieces;
 use super::ahead::{Next, Walk};
@@ -24,6 +24,9 @@ const AT_ONCE: usize = 8;
 /// More than are decoded ahead at any time.
 const UNCHARGED: usize = 64;
 
+/// The layout of a stream of which nothing is known.
+static NOTHING: Layout = Layout::Uniform { len: 0, piece: 1 };
+
 /// The stream of a container.
 pub(in crate::format) struct Decoded {
     /// The files of the container.
@@ -38,7 +41,9 @@ pub(in crate::format) struct Decoded {
 /// The pieces of the stream.
 struct Shared {
     stream: BlobRef,
-    layout: Layout,
+    /// While the length is not known: that of the longest content that it can be.
+    longest: Option<Layout>,
+    layout: OnceLock<Layout>,
     pieces: Arc<OuterPieces>,
     /// Whose buffers are used again: their memory is mapped already.
     buffers: Arc<Pieces>,
@@ -57,18 +62,19 @@ struct Shared {
 }
 
 impl Decoded {
-    /// Decodes only if the container does not record the length.
+    /// Decodes only if the container does not record the length, and the stream cannot be read before it is known.
     ///
     /// # Errors
     /// As [`crate::format::Blob::layout`].
     pub(in crate::format) fn new(outer: Vec<Arc<Source>>, stream: BlobRef, options: &Options) -> Result<Self> {
-        let layout = decode_budget::once(|| stream.layout())?;
+        let longest = stream.longest();
         let (pieces, buffers) = (options.outer_pieces.clone(), options.pieces.clone());
         let account = options.account.clone();
         let is_own = options.dicts.is_empty() && options.dtype.is_none();
         let shared = Arc::new(Shared {
             stream,
-            layout,
+            longest,
+            layout: OnceLock::new(),
             pieces,
             buffers,
             account,
@@ -78,12 +84,15 @@ impl Decoded {
             passed: AtomicU64::new(0),
             decoding: Default::default(),
         });
+        if shared.longest.is_none() {
+            shared.measured()?;
+        }
         Ok(Self { outer, is_own, shared, walk: Mutex::default(), threads: options.threads.clone() })
     }
 
     /// Records that piece `piece` is read, and has decoded ahead what follows from that.
     fn note_read(&self, piece: u64) {
-        let Shared { stream, layout, .. } = &*self.shared;
+        let (stream, layout) = (&self.shared.stream, self.shared.layout());
         let most = self.threads.most().saturating_sub(1).min(AT_ONCE);
         let range = |piece| (piece < layout.count()).then(|| layout.range(piece));
         let mut walk = self.walk.lock().unwrap_or_else(PoisonError::into_inner);
@@ -145,6 +154,21 @@ impl Run {
 }
 
 impl Shared {
+    /// The layout; of the longest content while the length is not known.
+    fn layout(&self) -> &Layout {
+        let unknown = || self.longest.as_ref().unwrap_or(&NOTHING);
+        self.layout.get().unwrap_or_else(unknown)
+    }
+
+    /// The layout; finds the length first.
+    fn measured(&self) -> Result<&Layout> {
+        if let Some(layout) = self.layout.get() {
+            return Ok(layout);
+        }
+        let layout = decode_budget::once(|| self.stream.layout())?;
+        Ok(self.layout.get_or_init(|| layout))
+    }
+
     fn run(&self) -> MutexGuard<'_, Run> {
         self.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -188,7 +212,7 @@ impl Shared {
 
     /// Piece `piece`, verified; `is_ahead` of the walk, or read now.
     fn piece(&self, piece: u64, is_ahead: bool) -> Result<Piece> {
-        let range = self.layout.range(piece);
+        let range = self.layout().range(piece);
         let len = range.end.saturating_sub(range.start);
         let key = (self.stream.id(), piece);
         let last = || self.last().as_ref().filter(|last| last.0 == piece).map(|last| last.1.clone());
@@ -245,16 +269,33 @@ impl Shared {
 
 impl Origin for Decoded {
     fn len(&self) -> u64 {
-        self.shared.layout.len()
+        self.shared.layout().len()
+    }
+
+    fn size(&self) -> Result<u64> {
+        self.shared.measured().map(Layout::len)
     }
 
     fn read(&self, at: FileOffset, dst: &mut [u8], what: &'static str) -> Result<()> {
         let (mut at, mut rest) = (at.0, dst);
         while !rest.is_empty() {
-            let piece = self.shared.layout.locate(at);
-            let range = self.shared.layout.range(piece);
+            let is_measured = self.shared.layout.get().is_some();
+            let layout = self.shared.layout();
+            let (need, have) = (to_u64(rest.len()), layout.len().saturating_sub(at));
+            if need > have {
+                return Err(Error::new(Kind::Truncated { need, have }, what).at(FileOffset(at)));
+            }
+            let piece = layout.locate(at);
+            let range = layout.range(piece);
             self.note_read(piece);
-            let found = self.shared.piece(piece, false)?;
+            let found = match self.shared.piece(piece, false) {
+                // It may be shorter than that of the longest content, or there is none.
+                Err(_) if !is_measured => {
+                    self.shared.measured()?;
+                    continue;
+                }
+                found => found?,
+            };
             let skip = to_usize(at.saturating_sub(range.start), what)?;
             let part = found.get(skip..).unwrap_or_default();
             let len = part.len().min(rest.len());
@@ -276,7 +317,7 @@ impl Origin for Decoded {
     fn fingerprint(&self) -> Option<[u8; 32]> {
         let [outer] = &*self.outer else { return None };
         let outer = outer.fingerprint().filter(|_| self.is_own)?;
-        Some(combined("stream", &[&outer, &self.shared.layout.len().to_le_bytes()]))
+        Some(combined("stream", &[&outer]))
     }
 
     fn is_same_in_memory(&self) -> bool {
@@ -300,7 +341,7 @@ impl Drop for Shared {
 
 impl fmt::Debug for Decoded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Decoded({:?}, {})", self.shared.stream, self.shared.layout.len())
+        write!(f, "Decoded({:?}, {})", self.shared.stream, self.shared.layout().len())
     }
 }
 

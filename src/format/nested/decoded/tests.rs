@@ -5,7 +5,7 @@ use std::sync::Barrier;
 
 use super::*;
 use crate::clock::wait_until;
-use crate::format::Blob;
+use crate::format::{Blob, Input, Node};
 
 const PIECE: u64 = 1000;
 const COUNT: u64 = 40;
@@ -114,4 +114,110 @@ fn a_walk_that_skips_pieces_decodes_none_of_these() {
     (0..COUNT / 3).for_each(|i| read(&decoded, 3 * i));
     drop(decoded);
     assert!((0..COUNT).all(|piece| blob.begun(piece) == usize::from(piece % 3 == 0 && piece / 3 < COUNT / 3)));
+}
+
+/// Pieces of a stream of unknown length, which is known when one behind the end was to be decoded, or somebody asks.
+#[derive(Default)]
+struct Unsized {
+    is_known: AtomicU64,
+    /// Whether it was asked for before.
+    asked: AtomicU64,
+}
+
+impl Unsized {
+    const LEN: u64 = COUNT * PIECE - 500;
+}
+
+impl Blob for Unsized {
+    fn layout(&self) -> Result<Layout> {
+        if self.is_known.swap(1, Ordering::Relaxed) == 0 {
+            self.asked.store(1, Ordering::Relaxed);
+        }
+        Ok(Layout::Uniform { len: Self::LEN, piece: PIECE })
+    }
+
+    fn longest(&self) -> Option<Layout> {
+        Some(Layout::Uniform { len: 2 * COUNT * PIECE + 1, piece: PIECE })
+    }
+
+    fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+        if piece * PIECE + to_u64(dst.len()) > Self::LEN {
+            self.is_known.store(1, Ordering::Relaxed);
+            return Err(Error::new(Kind::NotFound, "piece"));
+        }
+        dst.fill(piece as u8);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_walk_to_the_end_of_a_stream_finds_its_length() {
+    let blob = Arc::new(Unsized::default());
+    let options = Options { threads: Threads::new(2), account: Account::new(1 << 20, 0), ..Options::default() };
+    let origin = || Decoded::new(Vec::new(), BlobRef::shared(blob.clone()), &options).unwrap();
+    let source = Source::of("x", origin());
+    assert!(source.len() > Unsized::LEN);
+    let mut at = 0;
+    while let part = source.get_most(FileOffset(at), 300, "part").unwrap()
+        && !part.is_empty()
+    {
+        assert!((at..).zip(&part).all(|(at, &byte)| byte == (at / PIECE) as u8));
+        at += to_u64(part.len());
+    }
+    assert_eq!((at, source.len(), source.size().unwrap()), (Unsized::LEN, Unsized::LEN, Unsized::LEN));
+    assert_eq!(blob.asked.load(Ordering::Relaxed), 0, "the walk has found it");
+    // Who needs it at once asks for it.
+    let blob = Arc::new(Unsized::default());
+    let source = Source::of("x", Decoded::new(Vec::new(), BlobRef::shared(blob.clone()), &options).unwrap());
+    assert_eq!((source.size().unwrap(), source.len()), (Unsized::LEN, Unsized::LEN));
+    assert_eq!(blob.asked.load(Ordering::Relaxed), 1);
+    // Beyond the end is nothing, whether it is known or not.
+    let source = Source::of("x", origin());
+    let behind = source.read(FileOffset(Unsized::LEN - 10), &mut [0; 20], "part").unwrap_err();
+    assert!(matches!(behind.kind(), Kind::Truncated { need: 20, have: 10 }), "{behind}");
+}
+
+/// A file of which the bytes that are read are counted.
+#[derive(Debug)]
+struct Counting(Vec<u8>, Arc<AtomicU64>);
+
+impl Origin for Counting {
+    fn len(&self) -> u64 {
+        to_u64(self.0.len())
+    }
+
+    fn read(&self, at: FileOffset, dst: &mut [u8], _: &'static str) -> Result<()> {
+        self.1.fetch_add(to_u64(dst.len()), Ordering::Relaxed);
+        dst.copy_from_slice(&self.0[at.0 as usize..][..dst.len()]);
+        Ok(())
+    }
+}
+
+#[test]
+fn an_archive_in_a_frame_without_a_size_is_listed_with_one_pass_over_it() {
+    let noise = |i: u32| (i.wrapping_mul(2_654_435_761) >> 9) as u8 & 0x3F;
+    let content: Vec<u8> = (0..5_000_000).map(noise).collect();
+    let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.include_checksum(true).unwrap();
+    let mut archive = tar::Builder::new(encoder);
+    for name in ["a", "b", "c"] {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(to_u64(content.len()));
+        archive.append_data(&mut header, name, &*content).unwrap();
+    }
+    let file = archive.into_inner().unwrap().finish().unwrap();
+    let (len, read) = (to_u64(file.len()), Arc::new(AtomicU64::new(0)));
+    let input = Input::of(Source::of("x.tar.zst", Counting(file, read.clone()))).unwrap();
+    let account = Account::new(16 << 20, 0);
+    let verify = crate::checksum::Verify::Background(Default::default());
+    let options = Options { threads: Threads::new(2), account, verify, ..Options::default() };
+    let outer = crate::format::open(&input, None, &options).unwrap();
+    let mut nodes = outer.entries().unwrap().into_iter().map(|entry| entry.node);
+    let inner = nodes.find_map(|node| if let Node::Container(inner) = node { inner.open().ok() } else { None });
+    let members = inner.unwrap().directory().unwrap().entries().unwrap();
+    assert_eq!(members.len(), 3);
+    // The headers of the blocks besides.
+    let read = read.load(Ordering::Relaxed);
+    assert!((len..len + len / 4).contains(&read), "{read} of {len}");
+    assert!(outer.stream().unwrap().known_len().is_some_and(|len| len > 15_000_000));
 }
