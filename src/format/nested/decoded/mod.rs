@@ -57,7 +57,7 @@ struct Shared {
     /// Pieces before this one are behind the walk, and freed.
     passed: AtomicU64,
     /// Held while a piece is decoded, by its number: others wait for it. Locks are taken from inner to outer
-    /// containers, so that no cycle can deadlock.
+    /// containers, and only by the one thread of a [`Run`] while it holds another, so that no cycle can deadlock.
     decoding: [Mutex<()>; AT_ONCE],
 }
 
@@ -125,6 +125,14 @@ impl Decoded {
     }
 }
 
+/// The turn to decode a piece.
+type Turn<'a> = Option<MutexGuard<'a, ()>>;
+
+/// The number of the turn in which piece `piece` is decoded.
+fn turn_of(piece: u64) -> usize {
+    usize::try_from(piece.checked_rem(to_u64(AT_ONCE)).unwrap_or(0)).unwrap_or(0)
+}
+
 /// Pieces that one thread decodes, in order.
 #[derive(Debug, Default)]
 struct Run {
@@ -186,13 +194,25 @@ impl Shared {
 
     /// Decodes the pieces of [`Run`]; ends early where that fails, or nothing more can be kept.
     fn decode_run(&self) {
+        let mut held: Option<(usize, Turn<'_>)> = None;
         loop {
             let Some(piece) = self.run().next() else { return };
-            if !self.is_there(piece) && self.piece(piece, true).is_err() {
+            // Taken before the last one is given up: the walk, which waits for that, would decode this piece itself, and
+            // this thread would then wait for the walk.
+            let turn = turn_of(piece);
+            if held.as_ref().is_none_or(|(number, _)| *number != turn) {
+                held = Some((turn, self.turn(piece)));
+            }
+            if !self.is_there(piece) && self.piece_in(piece, true, || ()).is_err() {
                 *self.run() = Run::default();
                 return;
             }
         }
+    }
+
+    /// The turn to decode piece `piece`.
+    fn turn(&self, piece: u64) -> Turn<'_> {
+        self.decoding.get(turn_of(piece)).map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn free(&self, piece: Piece) {
@@ -212,12 +232,21 @@ impl Shared {
 
     /// Piece `piece`, verified; `is_ahead` of the walk, or read now.
     fn piece(&self, piece: u64, is_ahead: bool) -> Result<Piece> {
+        self.piece_in(piece, is_ahead, || self.turn(piece))
+    }
+
+    /// The same in the turn that `turn` takes.
+    fn piece_in<T>(&self, piece: u64, is_ahead: bool, turn: impl FnOnce() -> T) -> Result<Piece> {
         let range = self.layout().range(piece);
         let len = range.end.saturating_sub(range.start);
         let key = (self.stream.id(), piece);
         let last = || self.last().as_ref().filter(|last| last.0 == piece).map(|last| last.1.clone());
         let kept = || self.pieces.get(&key).or_else(last).or_else(|| self.stream.ready(piece));
-        let found = kept().map_or_else(|| self.decode(piece, len, is_ahead, kept), Ok)?;
+        let decode = || {
+            let _turn = turn();
+            kept().map_or_else(|| self.decode(piece, len, is_ahead), Ok)
+        };
+        let found = kept().map_or_else(decode, Ok)?;
         if !is_ahead && self.is_uncharged(piece) {
             decode_budget::charge_opening(len)?;
         }
@@ -226,12 +255,7 @@ impl Shared {
         Ok(found)
     }
 
-    fn decode(&self, piece: u64, len: u64, is_ahead: bool, kept: impl Fn() -> Option<Piece>) -> Result<Piece> {
-        let turn = to_usize(piece.checked_rem(to_u64(AT_ONCE)).unwrap_or(0), "piece")?;
-        let _turn = self.decoding.get(turn).map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
-        if let Some(found) = kept() {
-            return Ok(found);
-        }
+    fn decode(&self, piece: u64, len: u64, is_ahead: bool) -> Result<Piece> {
         // A thread that comes late would decode it again, for nobody.
         if is_ahead && piece < self.passed.load(Ordering::Relaxed) {
             return Err(Error::new(Kind::NotFound, "piece"));
