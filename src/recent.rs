@@ -11,13 +11,14 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use lru::LruCache;
 
 use crate::account::Account;
 use crate::error::Result;
 use crate::limits::Charge;
+use crate::sync::{Mutex, MutexGuard};
 
 /// The part of an account that charged values may take.
 const SHARE: u64 = 8;

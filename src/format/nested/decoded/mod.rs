@@ -5,8 +5,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::OuterPieces;
 use super::ahead::{Next, Walk};
@@ -17,6 +16,8 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{BlobRef, Layout, Options, Piece};
 use crate::limits::Charge;
 use crate::source::{Origin, Source, combined};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 use crate::wanted::carried;
 
 /// How many pieces are decoded at a time.
@@ -372,3 +373,8 @@ impl fmt::Debug for Decoded {
 #[cfg(test)]
 #[allow(clippy::arithmetic_side_effects, clippy::as_conversions, reason = "a test fails by panicking")]
 mod tests;
+
+#[cfg(all(test, shuttle))]
+#[allow(clippy::arithmetic_side_effects, clippy::as_conversions, reason = "a model fails by panicking")]
+#[path = "../../../../tests/models/decoded.rs"]
+mod models;
