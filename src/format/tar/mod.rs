@@ -144,11 +144,15 @@ impl Archive {
 
     /// The content of `len` bytes at `at`: of what is missing at the end of the archive, an error.
     fn stored(&self, at: u64, len: u64) -> Content {
-        let there = self.source.len().saturating_sub(at).min(len);
-        let source = || Arc::clone(&self.source);
+        let size = self.source.size();
+        let there = size.as_ref().unwrap_or(&u64::MAX).saturating_sub(at).min(len);
         let found = match &self.content {
-            Some(content) => content.clone().slice(at..at.saturating_add(there)),
-            None => Content::FileExtent(FileExtent { source: source(), at: FileOffset(at), len: there, gate: None }),
+            Some(content) if size.is_ok() => content.clone().slice(at..at.saturating_add(there)),
+            // A stream with a fault, of unknown size: what is before the fault can be read in order.
+            _ => {
+                let source = Arc::clone(&self.source);
+                Content::FileExtent(FileExtent { source, at: FileOffset(at), len: there, gate: None })
+            }
         };
         if there == len {
             return found;
