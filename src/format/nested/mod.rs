@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use super::broken::explain;
 use super::{
-    BlobRef, Check, Container, Content, Entry, FORMATS, Format, Info, Input, Node, Options, Piece, has_extension,
+    BlobRef, Check, Container, Content, Entry, Format, Info, Input, Node, Options, Piece, detect, has_extension,
     has_usual_extension, open_or_explain, space,
 };
 use crate::account::{Pieces, decode_budget};
@@ -186,12 +186,14 @@ impl Enclosed for Inner {
             // A stream that is verified before its first byte is decoded to its end.
             let is_first = matches!(self.options.verify.resolve(source.len()), Verify::First);
             let whole = if is_first { source.len() } else { 0 };
-            let opened = decode_budget::opening(work(self.options.file_size).saturating_add(whole), || {
-                let input = Input { content, ..Input::of(source.clone())? };
-                if !FORMATS.iter().any(|format| !format.enclosed.is_empty() && (format.detect)(&input)) {
+            let limit = work(self.options.file_size).saturating_add(whole);
+            let input = || Ok(Input { content, ..Input::of(source.clone())? });
+            let opened = decode_budget::opening(limit, input).and_then(|input| {
+                // Counting is not limited: the size is that of the stream too.
+                if !detect(&input, None).is_ok_and(|format| !format.enclosed.is_empty()) {
                     source.size()?;
                 }
-                open_or_explain(&input, &self.options)
+                decode_budget::opening(limit, || open_or_explain(&input, &self.options))
             });
             let (container, error) = match opened {
                 Ok(opened) => opened,
