@@ -50,11 +50,13 @@ pub(super) fn print(
     let mut later = Vec::new();
     for entry in top.sorted(tree, args.recursive) {
         let entry = entry.map_err(refused)?;
-        match tree.cheap_attr(entry.ino).filter(|_| args.long) {
+        if !args.long {
+            continue;
+        }
+        match tree.cheap_attr(entry.ino) {
             Some(attr) => sizes.fit(attr.size),
-            None if later.len() < LATER && args.long => later.push(entry),
-            None if args.long => sizes.measure(&entry, shown(&entry, whole)),
-            None => {}
+            None if later.len() < LATER => later.push(entry),
+            None => sizes.measure(&entry, shown(&entry, whole)),
         }
     }
     later.iter().for_each(|entry| sizes.measure(entry, shown(entry, whole)));
