@@ -59,7 +59,9 @@ pub(super) fn print(
             None => sizes.measure(&entry, shown(&entry, whole)),
         }
     }
-    later.iter().for_each(|entry| sizes.measure(entry, shown(entry, whole)));
+    for entry in &later {
+        sizes.measure(entry, shown(entry, whole));
+    }
     for entry in top.sorted(tree, args.recursive) {
         let entry = entry.map_err(refused)?;
         let name = format!("{}{}", if whole { before } else { "" }, shown(&entry, whole));

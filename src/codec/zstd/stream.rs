@@ -309,7 +309,7 @@ mod tests {
     use super::*;
     use crate::account::{Account, Pieces};
     use crate::bytes::FileOffset;
-    use crate::checksum::{Threads, Verify};
+    use crate::checksum::{BackgroundChecks, Threads, Verify};
     use crate::limits::Limits;
     use crate::source::Source;
 
@@ -318,7 +318,7 @@ mod tests {
         let range = FileOffset(0)..FileOffset(source.len());
         let list = scan_frames(&source, range, &Limits::default(), &account).unwrap().frames;
         let policy = Policy {
-            verify: Verify::Background(Default::default()),
+            verify: Verify::Background(BackgroundChecks::default()),
             threads: Threads::new(1),
             window: 8 << 20,
             content: u64::MAX,

@@ -306,7 +306,9 @@ impl Frames {
             self.policy.account.count_beside(bytes.len() as i64);
             let keep = state.jumped.load(Ordering::Relaxed);
             let left = if keep { self.pieces.put(self.key(index), passed, bytes) } else { Some(bytes) };
-            left.map(|bytes| self.keep_passed(state, passed, bytes));
+            if let Some(bytes) = left {
+                self.keep_passed(state, passed, bytes);
+            }
             if !matches!(reached, Reached::Piece) {
                 return Ok(reached);
             }

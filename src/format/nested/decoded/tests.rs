@@ -4,6 +4,7 @@
 use std::sync::Barrier;
 
 use super::*;
+use crate::checksum::{BackgroundChecks, Verify};
 use crate::clock::wait_until;
 use crate::format::{Blob, Input, Node};
 
@@ -188,7 +189,7 @@ impl Origin for Counting {
 
     fn read(&self, at: FileOffset, dst: &mut [u8], _: &'static str) -> Result<()> {
         self.1.fetch_add(to_u64(dst.len()), Ordering::Relaxed);
-        dst.copy_from_slice(&self.0[at.0 as usize..][..dst.len()]);
+        dst.copy_from_slice(self.0.get(at.0 as usize..).and_then(|rest| rest.get(..dst.len())).unwrap());
         Ok(())
     }
 }
@@ -209,7 +210,7 @@ fn an_archive_in_a_frame_without_a_size_is_listed_with_one_pass_over_it() {
     let (len, read) = (to_u64(file.len()), Arc::new(AtomicU64::new(0)));
     let input = Input::of(Source::of("x.tar.zst", Counting(file, read.clone()))).unwrap();
     let account = Account::new(16 << 20, 0);
-    let verify = crate::checksum::Verify::Background(Default::default());
+    let verify = Verify::Background(BackgroundChecks::default());
     let options = Options { threads: Threads::new(2), account, verify, ..Options::default() };
     let outer = crate::format::open(&input, None, &options).unwrap();
     let mut nodes = outer.entries().unwrap().into_iter().map(|entry| entry.node);
