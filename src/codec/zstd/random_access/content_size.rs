@@ -144,9 +144,11 @@ impl Frames {
     ) -> Result<Reached> {
         let n = cursor.fill(&self.source, frame, dst)?;
         let len = cursor.piece.saturating_mul(PIECE).saturating_add(to_u64(n));
+        let is_short = n < dst.len();
         let goes_on = match self.content_of(index, frame) {
-            Some(want) if n < dst.len() => return Err(length_error(len, want)),
-            Some(_) => true,
+            Some(want) if len > want || (is_short && len < want) => return Err(length_error(len, want)),
+            // Counted since the read began, if it is short.
+            Some(_) => !is_short,
             None => cursor.goes_on(&self.source, frame)?,
         };
         cursor.piece = cursor.piece.saturating_add(1);

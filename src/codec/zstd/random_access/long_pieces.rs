@@ -240,7 +240,7 @@ impl Frames {
             if let Some((_, error)) = live.broken.as_ref().filter(|(first, _)| *first <= piece) {
                 return Err(error.clone());
             }
-            let end = piece.saturating_mul(PIECE).saturating_add(to_u64(len));
+            let end = piece.saturating_mul(PIECE).saturating_add(to_u64(len.max(1)));
             if let Some(content) = self.content_of(index, frame).filter(|&content| content < end) {
                 return Err(past_end(piece, len, content));
             }
