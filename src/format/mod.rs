@@ -21,6 +21,7 @@ mod file;
 mod fragments;
 pub mod fzm;
 mod idle;
+mod info;
 mod layout;
 mod nested;
 pub mod npy;
@@ -39,8 +40,6 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use crate::account::Account;
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
@@ -55,6 +54,7 @@ pub use dtype::{Dtype, Number, NumberKind};
 pub use entry::{Attrs, Directory, Entry, IndexedDir, LazyFile, Metadata, Node, NumberedFiles, Subdirs, collected};
 pub use file::{Array, File};
 pub use idle::IdleDecoders;
+pub use info::Info;
 pub use layout::Layout;
 pub use nested::{Enclosed, OuterPieces, compressed_name, extension_at};
 pub use options::Options;
@@ -63,6 +63,7 @@ pub use space::Space;
 pub use spool::Spool;
 
 use fragments::Fragments;
+use info::ratio;
 
 /// The supported formats, in the order of detection.
 pub static FORMATS: &[Format] = &[fzm::FORMAT, zstd::FORMAT, ztensor::FORMAT, zxc::FORMAT, blosc2::FORMAT, tar::FORMAT];
@@ -286,45 +287,6 @@ pub trait Container: Send + Sync {
         self.sources().iter().try_for_each(|source| source.check())?;
         self.folder().map_or(Ok(()), |folder| folder.unchanged())
     }
-}
-
-/// The description of a container: the head of `info.json`, which all formats share, and the rest.
-#[derive(Debug, Clone)]
-pub struct Info {
-    /// The format's name, as in [`Format::name`].
-    pub format: &'static str,
-    /// The version of the format, as its specification writes it.
-    pub format_version: String,
-    /// Size of the container in bytes.
-    pub file_size: u64,
-    /// Total decoded size in bytes, if known without decoding.
-    pub decoded_size: Option<u64>,
-    /// The checksums in the container, as text or as an object.
-    pub checksums: Value,
-    /// How many of them `verify` checks; `None` if that is not known before all is read.
-    pub checksum_count: Option<u64>,
-    /// The remaining members, in display order.
-    pub details: Map<String, Value>,
-}
-
-impl Info {
-    /// The `info.json` object.
-    pub fn to_json(&self) -> Value {
-        let mut map = Map::new();
-        map.insert("format".into(), self.format.into());
-        map.insert("format_version".into(), self.format_version.clone().into());
-        map.insert("file_size".into(), self.file_size.into());
-        map.insert("decoded_size".into(), self.decoded_size.into());
-        map.insert("checksums".into(), self.checksums.clone());
-        map.extend(self.details.clone());
-        Value::Object(map)
-    }
-}
-
-/// The compression ratio in `info.json`, with three decimals; null without stored bytes.
-fn ratio(decoded: u64, stored: u64) -> Value {
-    let ratio = |stored| ((decoded as f64 / stored as f64 * 1000.0).round() / 1000.0).into();
-    Some(stored).filter(|&stored| stored > 0).map_or(Value::Null, ratio)
 }
 
 /// One step of `verify`.

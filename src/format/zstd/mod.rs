@@ -15,27 +15,27 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod frame_dirs;
+mod frames_blob;
 
 use std::collections::BTreeSet;
-use std::num::NonZeroUsize;
-use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::bytes::{FileOffset, to_u64};
-use crate::checksum::{ChecksumGate, Verified};
+use crate::bytes::FileOffset;
 use crate::codec::zstd::{
     ContentStream, Cut, Dictionaries, Frames, Generation, Policy, SeekTable, SkippableList, find_frames, skippable,
 };
 use crate::error::{Error, Result};
-use crate::recent::Recent;
 use crate::source::Source;
 
 use super::{
-    Array, ArrayList, Arrays, Blob, BlobRef, Check, Container, Content, Entry, File, FileExtent, Format, IndexedDir,
-    Info, Input, Layout, Node, Options, Piece, ratio,
+    Array, ArrayList, Arrays, Blob, BlobRef, Check, Container, Content, Entry, File, Format, Info, Input, Node,
+    Options, ratio,
 };
+use frame_dirs::{Chunks, SkippableFrames, StoredFrames};
+use frames_blob::FramesBlob;
 
 /// Entry in the table of formats.
 pub(super) const FORMAT: Format =
@@ -140,67 +140,6 @@ fn lasting<T>(found: Result<T>) -> Result<Result<T>> {
     }
 }
 
-/// The decoded bytes of frames.
-struct FramesBlob(ContentStream);
-
-impl Blob for FramesBlob {
-    fn known_len(&self) -> Option<u64> {
-        self.0.known_len()
-    }
-
-    fn layout(&self) -> Result<Layout> {
-        self.0.pieces().map(Layout::from)
-    }
-
-    fn longest(&self) -> Option<Layout> {
-        self.0.longest().map(Layout::from)
-    }
-
-    fn fragments(&self) -> Option<Layout> {
-        self.0.fragments().map(Layout::from)
-    }
-
-    fn decode_fragment(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.0.decode_fragment(piece, at, dst)
-    }
-
-    fn sizing(&self) -> Option<ChecksumGate> {
-        self.0.sizing()
-    }
-
-    fn gate(&self, piece: u64) -> Option<ChecksumGate> {
-        self.0.gate(piece)
-    }
-
-    fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        self.0.decode(piece, dst)
-    }
-
-    fn verified(&self, range: Range<u64>) -> Verified {
-        self.0.verified(range)
-    }
-
-    fn note_read(&self, piece: u64) {
-        self.0.note_read(piece);
-    }
-
-    fn ready(&self, piece: u64) -> Option<Piece> {
-        self.0.ready(piece)
-    }
-
-    fn is_coming(&self, piece: u64) -> bool {
-        self.0.is_coming(piece)
-    }
-
-    fn is_run(&self, piece: u64) -> bool {
-        self.0.is_run(piece)
-    }
-
-    fn ready_soon(&self, piece: u64) -> Option<Piece> {
-        self.0.ready_soon(piece)
-    }
-}
-
 impl Container for Zstd {
     fn info(&self) -> Info {
         let frames = &self.frames.list;
@@ -263,10 +202,10 @@ impl Container for Zstd {
     fn entries(&self) -> Result<Vec<Entry>> {
         let stored = Arc::new(StoredFrames(Arc::clone(&self.frames)));
         let skippable = Arc::new(SkippableFrames(Arc::clone(&self.source), Arc::clone(&self.skippables)));
-        let chunks = Arc::new(Chunks::new(self));
+        let chunks = Chunks::new(&self.frames, &self.data, &self.data_ref, self.cut.as_ref());
         Ok(vec![
             Entry::own("data.raw", self.data().principal()),
-            Entry::own("chunks", Node::IndexedDir(chunks)),
+            Entry::own("chunks", Node::IndexedDir(Arc::new(chunks))),
             Entry::own("stored", Node::IndexedDir(stored)),
             Entry::own("skippable", Node::IndexedDir(skippable)),
             Entry::stem_link("data.raw"),
@@ -292,112 +231,4 @@ impl Container for Zstd {
     fn sources(&self) -> Vec<Arc<Source>> {
         vec![Arc::clone(&self.source)]
     }
-}
-
-/// `chunks/`: each frame decoded.
-struct Chunks {
-    frames: Arc<Frames>,
-    data: Arc<FramesBlob>,
-    data_ref: BlobRef,
-    /// If the last frame is cut off.
-    cut: Option<Cut>,
-    /// Whether all frames state their sizes.
-    all_known: bool,
-    /// If some do not, the blobs of the frames accessed last.
-    own: Recent<usize, BlobRef>,
-}
-
-/// Maximum number of frames with a blob that is kept, so that a repeated lookup finds its pieces in the cache.
-const OWN: NonZeroUsize = NonZeroUsize::new(256).unwrap();
-
-impl Chunks {
-    fn new(zstd: &Zstd) -> Self {
-        let Zstd { frames, data, data_ref, .. } = zstd;
-        let cut = zstd.cut.clone().filter(|cut| cut.is_frame);
-        let all_known = frames.list.iter().all(|frame| frame.content.is_some()) && cut.is_none();
-        let own = Recent::new(OWN);
-        Self { frames: Arc::clone(frames), data: Arc::clone(data), data_ref: data_ref.clone(), cut, all_known, own }
-    }
-
-    /// Frame `index` as a separate blob: its size does not depend on the sizes of the frames before it.
-    fn alone(&self, index: usize) -> BlobRef {
-        let cut = self.cut.clone().filter(|_| index + 1 == self.frames.list.len());
-        let make = || BlobRef::new(FramesBlob(ContentStream::new(Arc::clone(&self.frames), index, 1).with_cut(cut)));
-        self.own.get_or_put(index, make)
-    }
-}
-
-impl IndexedDir for Chunks {
-    fn count(&self) -> u64 {
-        to_u64(self.frames.list.len())
-    }
-
-    fn suffix(&self) -> &'static str {
-        ".raw"
-    }
-
-    fn file(&self, index: u64) -> Result<File> {
-        let i = crate::bytes::to_usize(index, "frame")?;
-        let frame = self.frames.entry(i)?;
-        let part = || Ok(Content::Blob(self.data_ref.clone()).slice(self.data.0.range(i)?));
-        let file = if !self.all_known {
-            File::new(Content::Blob(self.alone(i)))
-        } else if self.data.0.shares_piece(i)? {
-            File::new(Content::Blob(self.alone(i))).part_of(part()?)
-        } else {
-            File::new(part()?)
-        };
-        let mut file = file
-            .stored(frame.stored)
-            .attr("codec", format_args!("zstd {}", frame.header.generation.name()))
-            .attr("stored_size", frame.stored)
-            .attr("offset", frame.at.0);
-        if let Some(checksum) = frame.checksum {
-            file = file.attr("checksum", format_args!("{checksum:#010x}"));
-        }
-        Ok(file)
-    }
-}
-
-/// `stored/`: each frame as stored in the file.
-struct StoredFrames(Arc<Frames>);
-
-impl IndexedDir for StoredFrames {
-    fn count(&self) -> u64 {
-        to_u64(self.0.list.len())
-    }
-
-    fn suffix(&self) -> &'static str {
-        ".bin"
-    }
-
-    fn file(&self, index: u64) -> Result<File> {
-        let frame = self.0.entry(crate::bytes::to_usize(index, "frame")?)?;
-        Ok(stretch(&self.0.source, frame.at, frame.stored))
-    }
-}
-
-/// `skippable/`: the user data of skippable frames.
-struct SkippableFrames(Arc<Source>, Arc<SkippableList>);
-
-impl IndexedDir for SkippableFrames {
-    fn count(&self) -> u64 {
-        to_u64(self.1.len())
-    }
-
-    fn suffix(&self) -> &'static str {
-        ".bin"
-    }
-
-    fn file(&self, index: u64) -> Result<File> {
-        let frame = self.1.get(crate::bytes::to_usize(index, "skippable frame")?);
-        let frame = frame.ok_or_else(|| Error::new(crate::error::Kind::NotFound, "skippable frame"))?;
-        let magic = 0x184D_2A50 | u32::from(frame.nibble);
-        Ok(stretch(&self.0, frame.data_at(), frame.len).attr("magic", format_args!("{magic:#010x}")))
-    }
-}
-
-fn stretch(source: &Arc<Source>, at: FileOffset, len: u64) -> File {
-    let stored = FileExtent { source: Arc::clone(source), at, len, gate: None };
-    File::new(Content::FileExtent(stored)).stored(len).attr("offset", at.0)
 }
