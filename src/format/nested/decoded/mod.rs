@@ -25,9 +25,6 @@ const AT_ONCE: usize = 8;
 /// More than are decoded ahead at any time.
 const UNCHARGED: usize = 64;
 
-/// The layout of a stream of which nothing is known.
-static NOTHING: Layout = Layout::Uniform { len: 0, piece: 1 };
-
 /// The stream of a container.
 pub(in crate::format) struct Decoded {
     /// The files of the container.
@@ -42,9 +39,10 @@ pub(in crate::format) struct Decoded {
 /// The pieces of the stream.
 struct Shared {
     stream: BlobRef,
-    /// While the length is not known: that of the longest content that it can be.
-    longest: Option<Layout>,
-    layout: OnceLock<Layout>,
+    /// Of the longest content that it can be.
+    longest: Layout,
+    /// The layout, once the length is known.
+    known: OnceLock<Layout>,
     pieces: Arc<OuterPieces>,
     /// Whose buffers are used again: their memory is mapped already.
     buffers: Arc<Pieces>,
@@ -68,14 +66,20 @@ impl Decoded {
     /// # Errors
     /// As [`crate::format::Blob::layout`].
     pub(in crate::format) fn new(outer: Vec<Arc<Source>>, stream: BlobRef, options: &Options) -> Result<Self> {
-        let longest = stream.longest();
+        let known = OnceLock::new();
+        let longest = if let Some(longest) = stream.longest() {
+            longest
+        } else {
+            let layout = decode_budget::once(|| stream.layout())?;
+            known.get_or_init(|| layout).clone()
+        };
         let (pieces, buffers) = (options.outer_pieces.clone(), options.pieces.clone());
         let account = options.account.clone();
         let is_own = options.dicts.is_empty() && options.dtype.is_none();
         let shared = Arc::new(Shared {
             stream,
             longest,
-            layout: OnceLock::new(),
+            known,
             pieces,
             buffers,
             account,
@@ -85,9 +89,6 @@ impl Decoded {
             passed: AtomicU64::new(0),
             decoding: Default::default(),
         });
-        if shared.longest.is_none() {
-            shared.measured()?;
-        }
         Ok(Self { outer, is_own, shared, walk: Mutex::default(), threads: options.threads.clone() })
     }
 
@@ -119,7 +120,7 @@ impl Decoded {
             let shared = self.shared.clone();
             let job = carried(move || {
                 // Its reader gets the error.
-                drop(shared.piece(piece, true));
+                drop(shared.piece(piece, shared.layout().range(piece), true));
             });
             self.threads.run(Box::new(job));
         }
@@ -165,17 +166,16 @@ impl Run {
 impl Shared {
     /// The layout; of the longest content while the length is not known.
     fn layout(&self) -> &Layout {
-        let unknown = || self.longest.as_ref().unwrap_or(&NOTHING);
-        self.layout.get().unwrap_or_else(unknown)
+        self.known.get().unwrap_or(&self.longest)
     }
 
     /// The layout; finds the length first.
     fn measured(&self) -> Result<&Layout> {
-        if let Some(layout) = self.layout.get() {
+        if let Some(layout) = self.known.get() {
             return Ok(layout);
         }
         let layout = decode_budget::once(|| self.stream.layout())?;
-        Ok(self.layout.get_or_init(|| layout))
+        Ok(self.known.get_or_init(|| layout))
     }
 
     fn run(&self) -> MutexGuard<'_, Run> {
@@ -204,7 +204,7 @@ impl Shared {
             if held.as_ref().is_none_or(|(number, _)| *number != turn) {
                 held = Some((turn, self.turn(piece)));
             }
-            if !self.is_there(piece) && self.piece_in(piece, true, || ()).is_err() {
+            if !self.is_there(piece) && self.piece_in(piece, self.layout().range(piece), true, || ()).is_err() {
                 *self.run() = Run::default();
                 return;
             }
@@ -231,14 +231,13 @@ impl Shared {
         self.pieces.get(&(self.stream.id(), piece)).is_some() || self.stream.is_coming(piece)
     }
 
-    /// Piece `piece`, verified; `is_ahead` of the walk, or read now.
-    fn piece(&self, piece: u64, is_ahead: bool) -> Result<Piece> {
-        self.piece_in(piece, is_ahead, || self.turn(piece))
+    /// Piece `piece`, of the bytes `range`, verified; `is_ahead` of the walk, or read now.
+    fn piece(&self, piece: u64, range: Range<u64>, is_ahead: bool) -> Result<Piece> {
+        self.piece_in(piece, range, is_ahead, || self.turn(piece))
     }
 
     /// The same in the turn that `turn` takes.
-    fn piece_in<T>(&self, piece: u64, is_ahead: bool, turn: impl FnOnce() -> T) -> Result<Piece> {
-        let range = self.layout().range(piece);
+    fn piece_in<T>(&self, piece: u64, range: Range<u64>, is_ahead: bool, turn: impl FnOnce() -> T) -> Result<Piece> {
         let len = range.end.saturating_sub(range.start);
         let key = (self.stream.id(), piece);
         let last = || self.last().as_ref().filter(|last| last.0 == piece).map(|last| last.1.clone());
@@ -304,8 +303,8 @@ impl Origin for Decoded {
     fn read(&self, at: FileOffset, dst: &mut [u8], what: &'static str) -> Result<()> {
         let (mut at, mut rest) = (at.0, dst);
         while !rest.is_empty() {
-            let is_measured = self.shared.layout.get().is_some();
-            let layout = self.shared.layout();
+            let known = self.shared.known.get();
+            let layout = known.unwrap_or(&self.shared.longest);
             let (need, have) = (to_u64(rest.len()), layout.len().saturating_sub(at));
             if need > have {
                 return Err(Error::new(Kind::Truncated { need, have }, what).at(FileOffset(at)));
@@ -313,9 +312,9 @@ impl Origin for Decoded {
             let piece = layout.locate(at);
             let range = layout.range(piece);
             self.note_read(piece);
-            let found = match self.shared.piece(piece, false) {
+            let found = match self.shared.piece(piece, range.clone(), false) {
                 // It may be shorter than that of the longest content, or there is none.
-                Err(_) if !is_measured => {
+                Err(_) if known.is_none() => {
                     self.shared.measured()?;
                     continue;
                 }
