@@ -81,11 +81,20 @@ impl Pool {
     /// Queues `job` before all hints if a thread is free to run it now; otherwise returns it.
     pub fn offer(&self, job: Job) -> Option<Job> {
         let mut queue = self.0.lock();
-        if queue.demands.len() >= queue.idle && queue.threads >= self.workers() {
+        if !self.is_free_in(&queue) {
             return Some(job);
         }
         queue.demands.push_back(job);
         if self.0.wake(&mut queue) == 0 { queue.demands.pop_back() } else { None }
+    }
+
+    /// Whether a thread is free to run a job now.
+    pub fn is_free(&self) -> bool {
+        self.is_free_in(&self.0.lock())
+    }
+
+    fn is_free_in(&self, queue: &Queue) -> bool {
+        queue.demands.len() < queue.idle || queue.threads < self.workers()
     }
 
     /// Whether jobs are queued for which no thread is free: a long job should end or queue the rest of itself.

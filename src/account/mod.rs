@@ -193,6 +193,11 @@ impl Account {
         self.reserve(len, what)?.allocate()
     }
 
+    /// Returns `len` zero bytes on the heap, for what is of use only there; `None` if there is no room to spare.
+    pub fn buffer_in_memory(&self, len: u64, what: &'static str) -> Option<Buffer> {
+        Buffer::heap(len, self.charge_spare(len, what)?, what).ok()
+    }
+
     /// Returns `len` zero bytes in a mapped temporary file, to keep them out of memory even if that has room.
     ///
     /// # Errors

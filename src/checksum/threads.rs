@@ -58,6 +58,24 @@ impl Threads {
         self.all.pool.demand(job);
     }
 
+    /// Whether [`Threads::offer`] would find a thread.
+    pub fn is_free(&self) -> bool {
+        self.helpers(1).count() > 0 && self.all.pool.is_free()
+    }
+
+    /// Runs `job` on one of the threads if one is free; returns whether it does.
+    pub fn offer(&self, job: Job) -> bool {
+        let helper = self.helpers(1);
+        if helper.count() == 0 {
+            return false;
+        }
+        let job = move || {
+            let _helper = helper;
+            job();
+        };
+        self.all.pool.offer(Box::new(job)).is_none()
+    }
+
     /// Marks the container as closed: running checks end with an error at their next [`Threads::check_open`].
     pub fn close(&self) {
         self.closed.as_deref().unwrap_or(&self.all.closed).store(true, Ordering::Relaxed);

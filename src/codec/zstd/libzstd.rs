@@ -1,12 +1,16 @@
-//! libzstd: its contexts, its errors, its memory.
+//! libzstd: its contexts, its errors, its memory; decoding with it block by block.
 #![forbid(unsafe_code)]
 
+use std::ops::Range;
+
 use zstd::zstd_safe::zstd_sys::ZSTD_ErrorCode;
-use zstd::zstd_safe::{DCtx, DParameter, get_error_name};
+use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, get_error_name};
 
 use crate::error::{Error, Result};
+use crate::limits::Charge;
 
 use super::header::Header;
+use super::stored_bytes::StoredBytes;
 
 /// libzstd's maximum window size.
 pub(super) const MAX_WINDOW_LOG: u32 = 31;
@@ -36,7 +40,7 @@ pub(super) fn decode_error(code: usize, frame: &Header, what: &'static str) -> E
 ///
 /// # Errors
 /// Fails if libzstd cannot allocate the context, or rejects the dictionary.
-pub(super) fn context(dictionary: Option<&[u8]>, in_place: bool) -> Result<DCtx<'static>> {
+fn context(dictionary: Option<&[u8]>, in_place: bool) -> Result<DCtx<'static>> {
     let mut ctx = DCtx::try_create().ok_or_else(|| Error::no_memory("decoder"))?;
     for parameter in [DParameter::WindowLogMax(MAX_WINDOW_LOG), DParameter::StableOutBuffer(in_place)] {
         ctx.set_parameter(parameter).map_err(|c| lib(c, "decoder"))?;
@@ -56,4 +60,103 @@ pub(super) fn shrink_window(header: &mut [u8], bound: u64) {
     if !single && exponent < u32::from(*window >> 3) {
         *window = (exponent << 3) as u8;
     }
+}
+
+/// libzstd at some block of a frame.
+pub(super) struct LibDecoder {
+    ctx: DCtx<'static>,
+    /// The range of the stored bytes that libzstd has not consumed yet of the current block.
+    block: Range<usize>,
+    /// Whether libzstd may hold back content because the output buffer was full.
+    holds: bool,
+    /// Whether libzstd has found that the content does not match its checksum.
+    is_mismatch: bool,
+    /// Charge for libzstd's window, unless it decodes in place.
+    _charge: Option<Charge>,
+}
+
+impl LibDecoder {
+    /// A decoder before a frame.
+    ///
+    /// # Errors
+    /// As [`context`].
+    pub(super) fn new(dictionary: Option<&[u8]>, in_place: bool, charge: Option<Charge>) -> Result<Self> {
+        let ctx = context(dictionary, in_place)?;
+        Ok(Self { ctx, block: 0..0, holds: false, is_mismatch: false, _charge: charge })
+    }
+
+    /// Begins a frame with the bytes `header`, for blocks of `frame`.
+    ///
+    /// # Errors
+    /// Fails if libzstd refuses it.
+    pub(super) fn begin(&mut self, header: &[u8], frame: &Header) -> Result<()> {
+        let mut input = InBuffer::around(header);
+        let fed = self.ctx.decompress_stream(&mut OutBuffer::around(&mut [0; 0][..]), &mut input);
+        fed.map_err(|code| decode_error(code, frame, "checkpoint"))?;
+        if input.pos() < header.len() {
+            return Err(no_progress("checkpoint"));
+        }
+        Ok(())
+    }
+
+    /// Continues with the block that is at `range` of the stored bytes.
+    pub(super) fn block(&mut self, range: Range<usize>) {
+        self.block = range;
+    }
+
+    /// Decodes content of the block to `dst`, up to its length; returns the number of bytes.
+    ///
+    /// # Errors
+    /// Fails if the block is malformed, or the checksum after it differs.
+    pub(super) fn give(&mut self, stored: &StoredBytes, frame: &Header, dst: &mut [u8]) -> Result<usize> {
+        let mut done = 0;
+        while (self.holds || !self.block.is_empty()) && done < dst.len() {
+            let (at, left) = self.step(stored, frame, dst, done)?;
+            self.holds = at == dst.len() && left != 0;
+            done = at;
+        }
+        Ok(done)
+    }
+
+    /// Decodes the block to `whole`, which contains all content before it, `at` bytes; returns the number of bytes that it
+    /// then contains.
+    ///
+    /// # Errors
+    /// As [`LibDecoder::give`]; fails if the content is longer than `whole`.
+    pub(super) fn extend(
+        &mut self,
+        stored: &StoredBytes,
+        frame: &Header,
+        whole: &mut [u8],
+        mut at: usize,
+    ) -> Result<usize> {
+        while !self.block.is_empty() {
+            at = self.step(stored, frame, whole, at)?.0;
+        }
+        Ok(at)
+    }
+
+    /// Decodes content to `dst`, from `at` on; returns where it ends, and what libzstd says that it still needs.
+    fn step(&mut self, stored: &StoredBytes, frame: &Header, dst: &mut [u8], at: usize) -> Result<(usize, usize)> {
+        let mut input = InBuffer::around(stored.get(self.block.clone()));
+        let mut output = OutBuffer::around_pos(dst, at);
+        let left = self.ctx.decompress_stream(&mut output, &mut input).map_err(|code| {
+            self.is_mismatch = is_code(code, ZSTD_ErrorCode::ZSTD_error_checksum_wrong);
+            decode_error(code, frame, "block")
+        })?;
+        self.block.start += input.pos();
+        if input.pos() == 0 && output.pos() == at && !self.block.is_empty() {
+            return Err(no_progress("block"));
+        }
+        Ok((output.pos(), left))
+    }
+
+    /// Whether the content does not match its checksum.
+    pub(super) fn is_mismatch(&self) -> bool {
+        self.is_mismatch
+    }
+}
+
+fn no_progress(what: &'static str) -> Error {
+    Error::corrupt("libzstd makes no progress", what)
 }

@@ -11,6 +11,8 @@ pub(super) struct Literals<'a> {
     pub(super) kind: LiteralsKind,
     /// The size of the literals.
     pub(super) regenerated: usize,
+    /// Whether they are in four Huffman streams rather than one.
+    is_four: bool,
     /// The stored bytes after the header.
     stored: &'a [u8],
 }
@@ -62,7 +64,26 @@ impl<'a> Literals<'a> {
             LiteralsKind::Compressed | LiteralsKind::Treeless => (word >> bits & mask) as usize,
         };
         let (stored, rest) = rest.split_at_checked(stored).ok_or_else(short)?;
-        Ok((Self { kind, regenerated, stored }, rest))
+        Ok((Self { kind, regenerated, is_four: first >> 2 & 3 != 0, stored }, rest))
+    }
+
+    /// The literals of a section of kind [`LiteralsKind::Raw`], the byte of one of kind [`LiteralsKind::Run`].
+    pub(super) fn stored(&self) -> &'a [u8] {
+        self.stored
+    }
+
+    /// Whether they are in four Huffman streams rather than one.
+    pub(super) fn is_four(&self) -> bool {
+        self.is_four
+    }
+
+    /// The Huffman streams, after the tree.
+    ///
+    /// # Errors
+    /// As [`Literals::tree`].
+    pub(super) fn streams(&self) -> Result<&'a [u8]> {
+        let tree = if self.kind == LiteralsKind::Compressed { self.tree()?.len() } else { 0 };
+        Ok(self.stored.get(tree..).unwrap_or_default())
     }
 
     /// The description of the Huffman tree of a section of kind [`LiteralsKind::Compressed`].

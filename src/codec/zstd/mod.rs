@@ -23,12 +23,15 @@ mod libzstd;
 mod literals;
 mod measure;
 mod packing;
+mod pipeline;
 mod random_access;
 mod reader;
 mod seek_table;
 mod small;
+mod stored_bytes;
 mod stream;
 mod v07;
+mod window;
 
 pub use decode::length_error;
 pub use dictionary::Dictionaries;

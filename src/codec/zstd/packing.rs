@@ -2,6 +2,9 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
+use zstd::bulk::Compressor;
+use zstd::zstd_safe::compress_bound;
+
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::index::Records;
@@ -19,6 +22,31 @@ pub const PARTS: u64 = 1 << 13;
 /// Fails if libzstd cannot allocate memory.
 pub fn packed(bytes: &[u8]) -> Result<Vec<u8>> {
     zstd::bulk::compress(bytes, LEVEL).map_err(|e| Error::io(e, "index"))
+}
+
+/// Packs one after the other, in the same memory.
+#[derive(Default)]
+pub(super) struct Packing {
+    compressor: Option<Compressor<'static>>,
+    frame: Vec<u8>,
+}
+
+impl Packing {
+    /// As [`packed`].
+    ///
+    /// # Errors
+    /// Fails if libzstd cannot allocate memory.
+    pub(super) fn packed(&mut self, bytes: &[u8]) -> Result<&[u8]> {
+        let io = |e| Error::io(e, "index");
+        let compressor = match &mut self.compressor {
+            Some(compressor) => compressor,
+            none => none.insert(Compressor::new(LEVEL).map_err(io)?),
+        };
+        self.frame.clear();
+        self.frame.try_reserve(compress_bound(bytes.len())).map_err(|_| Error::no_memory("index"))?;
+        compressor.compress_to_buffer(bytes, &mut self.frame).map_err(io)?;
+        Ok(&self.frame)
+    }
 }
 
 /// The bytes that were [`packed`] as `frame`, if that is a frame of at most `most`.

@@ -8,7 +8,7 @@
 use crate::error::{Error, Result};
 
 use super::super::literals::{Literals, LiteralsKind};
-use super::super::v07::{CodeTable, Dialect, History, Sequences, Tables, sequence_count};
+use super::super::v07::{CodeTable, History, Sequences, Tables, sequence_count};
 use super::distribution::describe;
 
 /// A tree of two symbols of one bit each, in the place of none.
@@ -16,7 +16,7 @@ const NO_TREE: [u8; 2] = [0x80, 0x10];
 
 /// Where the current table of an alphabet comes from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) enum TableSource {
+pub(in super::super) enum TableSource {
     /// No block had sequences yet.
     #[default]
     Nothing,
@@ -27,25 +27,38 @@ pub(super) enum TableSource {
     Described(Vec<u8>),
 }
 
+impl TableSource {
+    /// Sets it in `tables`.
+    ///
+    /// # Errors
+    /// Fails if the table is malformed.
+    pub(in super::super) fn set(&self, which: CodeTable, tables: &mut Tables) -> Result<()> {
+        match self {
+            Self::Nothing | Self::Predefined => tables.set(which, 0, &[]),
+            Self::Single(code) => tables.set(which, 1, &[*code]),
+            Self::Described(bytes) => tables.set(which, 2, bytes),
+        }
+    }
+}
+
 /// The tree and the tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Entropy {
+pub(in super::super) struct Entropy {
     /// The description of the last tree.
-    pub(super) tree: Option<Vec<u8>>,
+    pub(in super::super) tree: Option<Vec<u8>>,
     /// In the order of [`CodeTable::ALL`].
-    pub(super) tables: [TableSource; 3],
+    pub(in super::super) tables: [TableSource; 3],
     /// The tables that libzstd was given others for: they must not be repeated.
     lost: [bool; 3],
 }
 
 /// The sequences of a block.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Section<'a> {
-    /// The number of sequences, as stored.
-    count: &'a [u8],
+pub(in super::super) struct Section<'a> {
     /// The number of sequences.
-    pub(super) len: usize,
-    stream: &'a [u8],
+    pub(in super::super) len: usize,
+    /// The bit stream after the tables.
+    pub(in super::super) stream: &'a [u8],
 }
 
 impl Entropy {
@@ -59,7 +72,7 @@ impl Entropy {
     ///
     /// # Errors
     /// Fails if its headers are malformed, or it repeats a tree or table that there is not.
-    pub(super) fn block<'a>(&mut self, src: &'a [u8]) -> Result<Option<Section<'a>>> {
+    pub(in super::super) fn block<'a>(&mut self, src: &'a [u8]) -> Result<Option<Section<'a>>> {
         let (literals, rest) = Literals::read(src)?;
         match literals.kind {
             LiteralsKind::Raw | LiteralsKind::Run => {}
@@ -75,17 +88,20 @@ impl Entropy {
         }
         let (len, after) = sequence_count(rest)?;
         if len == 0 {
-            return Ok(None);
+            let rest = Error::corrupt(format!("{} bytes after no sequences", after.len()), "sequences section");
+            return if after.is_empty() { Ok(None) } else { Err(rest) };
         }
-        let count = rest.get(..rest.len() - after.len()).unwrap_or_default();
         let short = || Error::corrupt("runs past the end of the block", "sequences section");
         let (&modes, mut stream) = after.split_first().ok_or_else(short)?;
+        if modes & 3 != 0 {
+            return Err(Error::corrupt("reserved bits set", "sequences section"));
+        }
         for (which, shift) in CodeTable::ALL.into_iter().zip([6, 4, 2]) {
             let mode = modes >> shift & 3;
             let taken = self.table(which, mode, stream)?;
             stream = stream.get(taken..).ok_or_else(short)?;
         }
-        Ok(Some(Section { count, len, stream }))
+        Ok(Some(Section { len, stream }))
     }
 
     /// Sets a table by its mode in a modern frame; returns the length of its description.
@@ -139,14 +155,14 @@ impl Entropy {
 
 /// The last three offsets used, as far as they are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct RepeatOffsets([u64; 3]);
+pub(in super::super) struct RepeatOffsets([u64; 3]);
 
 /// This and more is an offset that is not known, from which little may have been subtracted.
 const UNKNOWN: u64 = 1 << 40;
 
 impl RepeatOffsets {
     /// The initial offsets of a frame.
-    pub(super) const INITIAL: Self = Self([1, 4, 8]);
+    pub(in super::super) const INITIAL: Self = Self([1, 4, 8]);
     pub(super) const UNKNOWN: Self = Self([UNKNOWN << 1; 3]);
 
     pub(super) fn new(offsets: [u32; 3]) -> Self {
@@ -154,7 +170,7 @@ impl RepeatOffsets {
     }
 
     /// The offsets, if all are known.
-    pub(super) fn known(self) -> Option<[u32; 3]> {
+    pub(in super::super) fn known(self) -> Option<[u32; 3]> {
         let [a, b, c] = self.0.map(|offset| u32::try_from(offset).ok().filter(|&offset| offset > 0));
         Some([a?, b?, c?])
     }
@@ -171,14 +187,13 @@ impl History for RepeatOffsets {
             3 => [c, a, b],
             _ => [a.saturating_sub(1), a, b],
         };
-        0
+        self.0[0] as usize
     }
 }
 
 /// Reads sequences for their offsets.
 #[derive(Debug, Default)]
 pub(super) struct OffsetReader {
-    section: Vec<u8>,
     tables: Tables,
 }
 
@@ -193,25 +208,10 @@ impl OffsetReader {
         entropy: &Entropy,
         offsets: &mut RepeatOffsets,
     ) -> Result<()> {
-        // The same section, with the tables that it repeats spelled out.
-        self.section.clear();
-        self.section.extend_from_slice(section.count);
-        let mode = |table: &TableSource| match table {
-            TableSource::Nothing | TableSource::Predefined => 0,
-            TableSource::Single(_) => 1,
-            TableSource::Described(_) => 2,
-        };
-        self.section.push(entropy.tables.iter().zip([6, 4, 2]).fold(0, |modes, (table, at)| modes | mode(table) << at));
-        for table in &entropy.tables {
-            match table {
-                TableSource::Nothing | TableSource::Predefined => {}
-                TableSource::Single(code) => self.section.push(*code),
-                TableSource::Described(bytes) => self.section.extend_from_slice(bytes),
-            }
+        for (which, table) in CodeTable::ALL.into_iter().zip(&entropy.tables) {
+            table.set(which, &mut self.tables)?;
         }
-        self.section.extend_from_slice(section.stream);
-        let sequences = Sequences::open(&self.section, &mut self.tables, Dialect::Modern)?;
-        sequences.map_or(Ok(()), |sequences| sequences.each(offsets, |_| true).map(drop))
+        Sequences::of(section.len, section.stream, &self.tables)?.each(offsets, |_| true).map(drop)
     }
 }
 

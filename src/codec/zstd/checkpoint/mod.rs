@@ -19,24 +19,25 @@ mod entropy;
 mod packed;
 mod recorder;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use crate::bytes::{FileOffset, to_u64};
 
 use super::frame::Frame;
 use super::header::Generation;
-use entropy::{Entropy, RepeatOffsets};
-
-pub(super) use packed::{pack, unpack};
+pub(super) use entropy::{Entropy, RepeatOffsets, TableSource};
+pub(super) use packed::{Packer, unpack};
 pub(super) use recorder::{History, Recorder, Sink};
 
 /// Magic number of a dictionary, and an id, which no frame names.
 const DICTIONARY: [u8; 8] = [0x37, 0xA4, 0x30, 0xEC, 1, 0, 0, 0];
 
-/// Content between two checkpoints: this many windows, and at least this many bytes. Copying and compressing the windows
-/// then costs an eighth of what a window costs to decode, and less for small ones.
+/// Content between two checkpoints: this many windows, or a part of a short frame, and so many bytes at least and at most.
+/// To copy and compress a window takes about as long as to decode three.
 const WINDOWS: u64 = 8;
+const PART: u64 = 4;
 const LEAST: u64 = 16 << 20;
+const MOST: u64 = 32 << 20;
 
 /// The place of a checkpoint, and the state of a decoder there besides its window.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,8 +67,8 @@ pub(super) fn spacing(frame: &Frame) -> Option<u64> {
         return None;
     }
     descriptor(header.window)?;
-    let spacing = header.window.saturating_mul(WINDOWS).max(LEAST);
     let content = frame.content.unwrap_or(frame.bound).min(frame.bound);
+    let spacing = header.window.saturating_mul(WINDOWS).max((content / PART).clamp(LEAST, MOST));
     (content >= spacing.saturating_mul(2)).then_some(spacing)
 }
 
@@ -88,6 +89,16 @@ impl State {
             bytes.extend(offset.to_le_bytes());
         }
         bytes
+    }
+
+    /// The tree and the tables there.
+    pub(super) fn entropy(&self) -> &Entropy {
+        &self.entropy
+    }
+
+    /// The offsets used last.
+    pub(super) fn repeat_offsets(&self) -> RepeatOffsets {
+        RepeatOffsets::new(self.offsets)
     }
 
     /// Whether it can be a state in `frame`, with `history` bytes of content before it.
@@ -115,9 +126,14 @@ impl Resume {
         Self::new(state.clone(), [&state.dictionary(), history].concat(), frame)
     }
 
+    /// The window before it.
+    pub(super) fn history(&self, window: u64) -> Option<&[u8]> {
+        last(&self.dictionary, window)
+    }
+
     /// Follows the blocks after it; records nothing.
     pub(super) fn follower(&self) -> Recorder {
-        Recorder::new(self.state.entropy.clone().resumed(), RepeatOffsets::new(self.state.offsets), self.state.pos)
+        Recorder::new(self.state.entropy.clone().resumed(), self.state.repeat_offsets(), self.state.pos)
     }
 }
 

@@ -10,41 +10,51 @@ use crate::bytes::{Cursor, FileOffset, to_u64, to_usize};
 use crate::error::{Error, Result};
 
 use super::super::frame::Frame;
-use super::super::packing::packed;
+use super::super::packing::Packing;
 use super::entropy::{Entropy, TableSource};
 use super::{Resume, State};
 
 /// Longest description of a tree or a table.
 const MOST: usize = 1024;
 
-/// The checkpoint at `state`, with the window `history` before it.
-///
-/// # Errors
-/// Fails if libzstd cannot allocate memory.
-pub(in super::super) fn pack(state: &State, history: &[u8]) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    bytes.extend(state.at.0.to_le_bytes());
-    bytes.extend(state.pos.to_le_bytes());
-    state.offsets.iter().for_each(|offset| bytes.extend(offset.to_le_bytes()));
-    let mut field = |kind: u8, field: &[u8]| {
-        bytes.push(kind);
-        bytes.extend(u16::try_from(field.len()).unwrap_or(u16::MAX).to_le_bytes());
-        bytes.extend_from_slice(field);
-    };
-    match &state.entropy.tree {
-        None => field(0, &[]),
-        Some(tree) => field(3, tree),
-    }
-    for table in &state.entropy.tables {
-        match table {
-            TableSource::Nothing => field(0, &[]),
-            TableSource::Predefined => field(1, &[]),
-            TableSource::Single(code) => field(2, &[*code]),
-            TableSource::Described(description) => field(3, description),
+/// Packs checkpoints, one after the other, in the same memory.
+#[derive(Default)]
+pub(in super::super) struct Packer {
+    packing: Packing,
+    bytes: Vec<u8>,
+}
+
+impl Packer {
+    /// The checkpoint at `state`, with the window `history` before it.
+    ///
+    /// # Errors
+    /// Fails if libzstd cannot allocate memory.
+    pub(in super::super) fn pack(&mut self, state: &State, history: &[u8]) -> Result<&[u8]> {
+        let bytes = &mut self.bytes;
+        bytes.clear();
+        bytes.extend(state.at.0.to_le_bytes());
+        bytes.extend(state.pos.to_le_bytes());
+        state.offsets.iter().for_each(|offset| bytes.extend(offset.to_le_bytes()));
+        let mut field = |kind: u8, field: &[u8]| {
+            bytes.push(kind);
+            bytes.extend(u16::try_from(field.len()).unwrap_or(u16::MAX).to_le_bytes());
+            bytes.extend_from_slice(field);
+        };
+        match &state.entropy.tree {
+            None => field(0, &[]),
+            Some(tree) => field(3, tree),
         }
+        for table in &state.entropy.tables {
+            match table {
+                TableSource::Nothing => field(0, &[]),
+                TableSource::Predefined => field(1, &[]),
+                TableSource::Single(code) => field(2, &[*code]),
+                TableSource::Described(description) => field(3, description),
+            }
+        }
+        bytes.extend_from_slice(self.packing.packed(history)?);
+        Ok(bytes)
     }
-    bytes.extend(packed(history)?);
-    Ok(bytes)
 }
 
 /// The checkpoint in `frame` that was packed as `src`; the caller has room for a window.

@@ -164,6 +164,14 @@ impl Recorder {
         Ok(())
     }
 
+    /// Follows a block that our own decoder has executed, which left these tables and offsets.
+    pub(in super::super) fn executed(&mut self, entropy: Option<Entropy>, offsets: RepeatOffsets) {
+        if let Some(entropy) = entropy {
+            self.entropy = entropy;
+        }
+        self.offsets = offsets;
+    }
+
     fn follow(&mut self, section: Section<'_>) {
         // libzstd refuses what is malformed.
         if self.reader.follow(section, &self.entropy, &mut self.offsets).is_err() {

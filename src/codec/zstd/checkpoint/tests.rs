@@ -8,6 +8,7 @@ use super::super::decode::{FrameDecoder, WindowMemory};
 use super::super::frame_scan::scan_known_frames;
 use super::*;
 use crate::account::Account;
+use crate::checksum::Threads;
 use crate::limits::{Charge, Limits};
 use crate::source::Source;
 
@@ -50,13 +51,13 @@ impl Sink for All {
     }
 
     fn keep(self: Arc<Self>, state: State, history: History) -> bool {
-        let packed = pack(&state, history.bytes()).unwrap();
+        let packed = Packer::default().pack(&state, history.bytes()).unwrap().to_vec();
         self.kept.lock().unwrap().push((state, packed));
         true
     }
 }
 
-fn frame_of(source: &Source) -> Frame {
+pub(in super::super) fn frame_of(source: &Source) -> Frame {
     let range = FileOffset(0)..FileOffset(source.len());
     scan_known_frames(source, range, &Limits::default(), &Account::new(1 << 30, 0)).unwrap().frames.get(0).unwrap()
 }
@@ -66,7 +67,11 @@ fn decoder(frame: &Frame, account: &Account) -> FrameDecoder {
 }
 
 /// Decodes all that `decoder` gives.
-fn rest(decoder: &mut FrameDecoder, source: &Source, frame: &Frame) -> crate::error::Result<Vec<u8>> {
+pub(in super::super) fn rest(
+    decoder: &mut FrameDecoder,
+    source: &Source,
+    frame: &Frame,
+) -> crate::error::Result<Vec<u8>> {
     let (mut all, mut piece) = (Vec::new(), vec![0; 100_003]);
     loop {
         let n = decoder.fill(source, frame, &mut piece)?;
@@ -81,21 +86,23 @@ fn rest(decoder: &mut FrameDecoder, source: &Source, frame: &Frame) -> crate::er
 type Packed = Vec<(State, Vec<u8>)>;
 
 /// The checkpoints that decoding `file` makes, about `spacing` bytes apart, and the content.
-fn checkpoints(file: &[u8], spacing: u64) -> (Arc<Source>, Frame, Packed, Vec<u8>) {
+fn checkpoints(file: &[u8], spacing: u64, threads: usize) -> (Arc<Source>, Frame, Packed, Vec<u8>) {
     let source = Source::from_bytes(file.to_vec());
     let frame = frame_of(&source);
     let account = Account::new(1 << 30, 0);
     let window = frame.header.window;
     let all = All::new(window, spacing, &account);
-    let mut first = decoder(&frame, &account);
+    let on_threads = FrameDecoder::on_threads(&frame, None, 1 << 31, &account, &Threads::new(threads)).unwrap();
+    assert_eq!(on_threads.is_some(), threads > 1);
+    let mut first = on_threads.unwrap_or_else(|| decoder(&frame, &account));
     first.record(|recorder| recorder.record(all.clone(), window, spacing));
     let content = rest(&mut first, &source, &frame).unwrap();
     (source, frame, all.take(), content)
 }
 
 /// Checks that decoding from each checkpoint gives the rest of the content; returns how many there are.
-fn check(name: &str, file: &[u8], spacing: u64) -> usize {
-    let (source, frame, kept, content) = checkpoints(file, spacing);
+fn check(name: &str, file: &[u8], spacing: u64, threads: usize) -> usize {
+    let (source, frame, kept, content) = checkpoints(file, spacing, threads);
     for (state, packed) in &kept {
         let resume = unpack(packed, &frame).unwrap();
         assert_eq!(resume.state, *state, "{name}");
@@ -106,7 +113,7 @@ fn check(name: &str, file: &[u8], spacing: u64) -> usize {
     kept.len()
 }
 
-fn random(seed: &mut u64) -> u64 {
+pub(in super::super) fn random(seed: &mut u64) -> u64 {
     *seed ^= *seed << 13;
     *seed ^= *seed >> 7;
     *seed ^= *seed << 17;
@@ -114,7 +121,7 @@ fn random(seed: &mut u64) -> u64 {
 }
 
 /// Contents of different kinds, of at least `len` bytes.
-fn contents(len: usize) -> Vec<(&'static str, Vec<u8>)> {
+pub(in super::super) fn contents(len: usize) -> Vec<(&'static str, Vec<u8>)> {
     let seed = &mut 0x9E37_79B9_7F4A_7C15;
     let words: Vec<String> = (0..3000).map(|_| format!("{:x}", random(seed) >> (random(seed) % 50))).collect();
     let mut text = Vec::new();
@@ -147,7 +154,7 @@ fn contents(len: usize) -> Vec<(&'static str, Vec<u8>)> {
     vec![("text", text), ("table", table), ("noise", noise), ("mixed", mixed), ("two symbols", few), ("zeros", zeros)]
 }
 
-fn compress(content: &[u8], level: i32, window_log: u32, is_long: bool) -> Vec<u8> {
+pub(in super::super) fn compress(content: &[u8], level: i32, window_log: u32, is_long: bool) -> Vec<u8> {
     let mut encoder = zstd::Encoder::new(Vec::new(), level).unwrap();
     encoder.include_contentsize(false).unwrap();
     encoder.include_checksum(true).unwrap();
@@ -165,9 +172,12 @@ fn decoding_from_every_checkpoint_gives_the_same_bytes() {
             let is_long = window_log == 19;
             let file = compress(content, level, window_log, is_long);
             let spacing = content.len() / 12 + (1 << window_log);
-            let count = check(&format!("{name}, level {level}, window 2^{window_log}"), &file, spacing as u64);
-            // Nearly every plan finds a boundary.
-            assert!(count >= content.len() / spacing / 2, "{name}, level {level}, window 2^{window_log}: {count}");
+            for threads in [1, 2] {
+                let name = format!("{name}, level {level}, window 2^{window_log}, {threads} threads");
+                let count = check(&name, &file, spacing as u64, threads);
+                // Nearly every plan finds a boundary.
+                assert!(count >= content.len() / spacing / 2, "{name}: {count}");
+            }
         }
     }
 }
@@ -177,9 +187,11 @@ fn a_frame_that_is_cut_off_resumes_up_to_its_end() {
     let content = &contents(3 << 20)[3].1;
     let file = compress(content, 3, 17, false);
     for cut in [file.len() / 2, file.len() - 3] {
-        let (_, frame, kept, got) = checkpoints(&file[..cut], 300_000);
-        assert!(frame.is_cut && kept.len() >= 3 && content.starts_with(&got));
-        check("cut off", &file[..cut], 300_000);
+        for threads in [1, 2] {
+            let (_, frame, kept, got) = checkpoints(&file[..cut], 300_000, threads);
+            assert!(frame.is_cut && kept.len() >= 3 && content.starts_with(&got));
+            check("cut off", &file[..cut], 300_000, threads);
+        }
     }
 }
 
@@ -187,7 +199,7 @@ fn a_frame_that_is_cut_off_resumes_up_to_its_end() {
 fn content_in_a_buffer_gives_the_same_checkpoints() {
     let content = &contents(3 << 20)[3].1;
     let file = compress(content, 3, 17, false);
-    let (source, frame, streamed, _) = checkpoints(&file, 300_000);
+    let (source, frame, streamed, _) = checkpoints(&file, 300_000, 1);
     let account = Account::new(1 << 30, 0);
     let all = All::new(1 << 17, 300_000, &account);
     let mut in_place = FrameDecoder::new(&frame, None, 1 << 31, WindowMemory::InPlace, &account).unwrap();
@@ -204,7 +216,7 @@ fn content_in_a_buffer_gives_the_same_checkpoints() {
 fn a_checkpoint_that_is_broken_or_of_another_frame_is_refused() {
     let contents = contents(1 << 20);
     let file = compress(&contents[3].1, 3, 14, false);
-    let (source, frame, kept, content) = checkpoints(&file, 100_000);
+    let (source, frame, kept, content) = checkpoints(&file, 100_000, 1);
     let (state, packed) = &kept[kept.len() / 2];
     for len in 0..packed.len().min(400) {
         assert!(unpack(&packed[..len], &frame).is_err());
@@ -230,7 +242,7 @@ fn a_checkpoint_that_is_broken_or_of_another_frame_is_refused() {
 fn broken_blocks_after_a_checkpoint_are_an_error_or_other_bytes_and_no_panic() {
     let content = &contents(1 << 20)[3].1;
     let file = compress(content, 3, 14, false);
-    let (_, frame, kept, _) = checkpoints(&file, 100_000);
+    let (_, frame, kept, _) = checkpoints(&file, 100_000, 1);
     let (state, packed) = &kept[0];
     let resume = unpack(packed, &frame).unwrap();
     let seed = &mut 7;

@@ -19,7 +19,7 @@ use crate::limits::Charge;
 use crate::pool::Pool;
 use crate::sync::{Condvar, Mutex};
 
-use super::super::checkpoint::{History, Resume, Sink, State, pack, unpack};
+use super::super::checkpoint::{History, Packer, Resume, Sink, State, unpack};
 use super::super::frame::Frame;
 use super::lock;
 
@@ -32,6 +32,8 @@ const SHARE: u64 = 8;
 const QUEUED: u64 = 32 << 20;
 /// Maximum bytes of a checkpoint besides its window.
 const STATE: u64 = 64 << 10;
+/// Maximum bytes of a window after which the memory to compress it is kept for the next one.
+const SMALL: usize = 8 << 20;
 /// How long a container that is closed waits for its checkpoints to be written.
 const CLOSING: Duration = Duration::from_secs(5);
 /// The nice value of the thread that compresses: readers come first.
@@ -45,6 +47,8 @@ pub(super) struct Keeper {
     /// Bytes of checkpoints in memory.
     memory: AtomicU64,
     pool: Pool,
+    /// What the thread packs with, if windows are small.
+    packer: Mutex<Option<Packer>>,
     waiting: Mutex<u64>,
     done: Condvar,
 }
@@ -52,7 +56,8 @@ pub(super) struct Keeper {
 impl Keeper {
     pub(super) fn new(account: Account, records: Option<Arc<Records>>) -> Arc<Self> {
         let (memory, pool) = (AtomicU64::new(0), Pool::new(1, "checkpoint"));
-        Arc::new(Self { account, records, memory, pool, waiting: Mutex::default(), done: Condvar::new() })
+        let (packer, waiting, done) = (Mutex::default(), Mutex::default(), Condvar::new());
+        Arc::new(Self { account, records, memory, pool, packer, waiting, done })
     }
 
     /// Whether they are kept for later mounts.
@@ -161,13 +166,18 @@ impl Checkpoints {
     }
 
     fn save(&self, state: &State, history: &[u8]) -> Option<Kept> {
-        let packed = pack(state, history).ok()?;
-        if let Some(records) = self.keeper.records()
-            && records.put(&self.name(state.pos), &packed)
-        {
-            return Some(Kept::InIndex);
+        let mut packer = lock(&self.keeper.packer).take().unwrap_or_default();
+        let packed = packer.pack(state, history).ok()?;
+        let records = self.keeper.records();
+        let kept = if records.is_some_and(|records| records.put(&self.name(state.pos), packed)) {
+            Some(Kept::InIndex)
+        } else {
+            self.keeper.in_account(packed).map(|buffer| Kept::Here(Arc::new(buffer)))
+        };
+        if history.len() <= SMALL {
+            *lock(&self.keeper.packer) = Some(packer);
         }
-        self.keeper.in_account(&packed).map(|buffer| Kept::Here(Arc::new(buffer)))
+        kept
     }
 }
 

@@ -7,6 +7,7 @@ use crate::account::Buffer;
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 
+use super::super::checkpoint::Resume;
 use super::super::decode::{FrameDecoder, WindowMemory};
 use super::super::dictionary::Dictionary;
 use super::super::frame::{Frame, PIECE, needed};
@@ -42,6 +43,11 @@ impl Frames {
             };
             return Ok(Reader::stream(decoder, None));
         }
+        if dictionary.is_none()
+            && let Some(decoder) = self.on_threads(frame, None)?
+        {
+            return Ok(Reader::stream(decoder, None));
+        }
         let with_window = needed.saturating_add(DECODER);
         let mut charge = account.charge_window(with_window, "window");
         while charge.is_err() && self.drop_idle(|reader| !reader.is_whole()) {
@@ -65,6 +71,19 @@ impl Frames {
             self.drop_idle(|_| true);
         });
         Ok(Reader::stream(stream(None)?, Some(turn)))
+    }
+
+    /// Creates a decoder of `frame`, from its start or the checkpoint `resume`, that works on several threads, if that helps:
+    /// a file on a server is slower than any decoder.
+    ///
+    /// # Errors
+    /// Fails if the window is too large.
+    pub(super) fn on_threads(&self, frame: &Frame, resume: Option<&Resume>) -> Result<Option<FrameDecoder>> {
+        if !frame.is_long() || self.source.is_far() {
+            return Ok(None);
+        }
+        let (limit, account) = (self.policy.window, &self.policy.account);
+        FrameDecoder::on_threads(frame, resume, limit, account, &self.policy.threads)
     }
 
     /// Creates a reader that decodes in place; `frame` must be a modern one.

@@ -90,14 +90,20 @@ impl Frames {
     pub(super) fn resumed(&self, frame: &Frame, state: &LongFrame, pos: u64) -> Result<Option<Cursor>> {
         let Some(checkpoints) = self.checkpoints(frame, state) else { return Ok(None) };
         let needed = needed(frame, self.policy.window)?;
-        // For the window, and for the dictionary until libzstd has a copy, which it keeps.
+        // For the window as it is loaded; and for libzstd, which keeps a copy as its dictionary.
         let room = needed.saturating_mul(2).saturating_add(DECODER);
-        let charge = |bytes| self.policy.account.charge(bytes, "window");
-        let charges = charge(room).and_then(|kept| Ok((kept, charge(needed)?)));
-        let (kept, loading) = charges.inspect_err(|_| _ = self.drop_idle(|reader| !reader.is_whole()))?;
+        let charge = |bytes| {
+            let charged = self.policy.account.charge(bytes, "window");
+            charged.inspect_err(|_| _ = self.drop_idle(|reader| !reader.is_whole()))
+        };
+        let loading = charge(needed)?;
         let Some(resume) = checkpoints.load(pos) else { return Ok(None) };
+        let decoder = match self.on_threads(frame, Some(&resume))? {
+            Some(decoder) => Ok(decoder),
+            None => charge(room).map(|kept| FrameDecoder::resume(frame, &resume, Some(kept)))?,
+        };
         let begin = || {
-            let mut reader = Reader::stream(FrameDecoder::resume(frame, &resume, Some(kept))?, None);
+            let mut reader = Reader::stream(decoder?, None);
             self.record(frame, state, &mut reader);
             let piece = pos.div_ceil(PIECE);
             let skip = piece.saturating_mul(PIECE).saturating_sub(pos);

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 
 use super::huffman;
 use super::sequences::RepeatOffsets;
-use super::tables::Tables;
+use super::tables::{Dialect, Tables};
 
 /// The first four bytes of a dictionary with tables.
 const MAGIC: [u8; 4] = [0x37, 0xA4, 0x30, 0xEC];
@@ -37,7 +37,7 @@ impl Dictionary {
         cur.take(4, "dictionary magic")?;
         cur.u32_le("dictionary id")?;
         let mut tree = huffman::Table::default();
-        let rest = tree.read(cur.rest())?;
+        let rest = tree.read(cur.rest(), Dialect::V07)?;
         let (tables, rest) = Tables::of_dictionary(rest)?;
         let mut cur = Cursor::new(rest, FileOffset((bytes.len() - rest.len()) as u64));
         let mut recent = RepeatOffsets::INITIAL;

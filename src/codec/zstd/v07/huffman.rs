@@ -7,6 +7,8 @@ use crate::error::{Error, Result};
 
 use super::bits::ReverseBitReader;
 use super::fse;
+use super::tables::Dialect;
+use crate::codec::simd_dispatch::{self, SimdLoop, SimdOps};
 
 /// Maximum code length, in bits.
 const MAX_BITS: u32 = 12;
@@ -20,7 +22,7 @@ const WHAT: &str = "Huffman tree";
 ///
 /// The default table is empty but has memory for all cells.
 #[derive(Debug, Clone)]
-pub(super) struct Table {
+pub(in crate::codec::zstd) struct Table {
     /// 0 if no table was read yet.
     bits: u32,
     cells: Box<[u16; SIZE]>,
@@ -47,14 +49,14 @@ impl Table {
     ///
     /// # Errors
     /// Fails if the weights are malformed or do not form a tree.
-    pub(super) fn read<'a>(&mut self, src: &'a [u8]) -> Result<&'a [u8]> {
+    pub(in crate::codec::zstd) fn read<'a>(&mut self, src: &'a [u8], dialect: Dialect) -> Result<&'a [u8]> {
         let Some((&header, rest)) = src.split_first() else {
             return Err(Error::corrupt("missing", WHAT));
         };
         let header = usize::from(header);
         let short = || Error::corrupt("the description runs past the end", WHAT);
         let mut weights = Weights { all: [0; 256], count: 0 };
-        if let Some(ones) = header.checked_sub(242) {
+        if let Some(ones) = header.checked_sub(242).filter(|_| dialect == Dialect::V07) {
             weights.count = ONES[ones];
             weights.all[..weights.count].fill(1);
             self.set(&weights)?;
@@ -121,11 +123,18 @@ impl Table {
         Ok(())
     }
 
-    /// Decodes one stream into `dst`; the stream's last bit must complete `dst`.
+    /// Decodes `streams`, one or four, into `dst`; the last bit of a stream must complete its part.
     ///
     /// # Errors
-    /// Fails if the stream ends early or is longer.
-    pub(super) fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<()> {
+    /// Fails if a stream ends early or is longer, or the jump table does not fit.
+    pub(in crate::codec::zstd) fn decode(&self, streams: &[u8], is_four: bool, dst: &mut [u8]) -> Result<()> {
+        simd_dispatch::run(Decode { table: self, streams, is_four, dst })
+    }
+
+    /// Decodes one stream into `dst`.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
+    fn decode_one(&self, src: &[u8], dst: &mut [u8]) -> Result<()> {
         let mut bits = ReverseBitReader::new(src, STREAM)?;
         let mut groups = dst.chunks_exact_mut(4);
         for group in &mut groups {
@@ -142,10 +151,9 @@ impl Table {
     }
 
     /// Decodes four streams, each into a quarter of `dst`.
-    ///
-    /// # Errors
-    /// As [`Table::decode`]; fails if the jump table does not fit.
-    pub(super) fn decode_four(&self, src: &[u8], dst: &mut [u8]) -> Result<()> {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
+    fn decode_four(&self, src: &[u8], dst: &mut [u8]) -> Result<()> {
         let broken = || Error::corrupt("the sizes of the four streams do not fit", STREAM);
         let (jump, mut rest) = src.split_first_chunk::<6>().ok_or_else(broken)?;
         let quarter = dst.len().div_ceil(4);
@@ -218,6 +226,25 @@ impl Table {
         let cell = self.cells[bits.peek(self.bits) as usize % SIZE];
         bits.skip(u32::from(cell >> 8));
         cell as u8
+    }
+}
+
+/// Streams to decode.
+struct Decode<'a> {
+    table: &'a Table,
+    streams: &'a [u8],
+    is_four: bool,
+    dst: &'a mut [u8],
+}
+
+impl SimdLoop for Decode<'_> {
+    type Output = Result<()>;
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
+    fn run(self, _: impl SimdOps) -> Self::Output {
+        let Self { table, streams, is_four, dst } = self;
+        if is_four { table.decode_four(streams, dst) } else { table.decode_one(streams, dst) }
     }
 }
 
@@ -296,10 +323,10 @@ mod tests {
         }
         let mut table = Table::default();
         for header in [242_u8, 243, 255] {
-            assert!(table.read(&[header]).is_ok() && table.is_given(), "{header}");
+            assert!(table.read(&[header], Dialect::V07).is_ok() && table.is_given(), "{header}");
         }
         for src in [&[][..], &[200, 1], &[5, 1]] {
-            assert!(table.read(src).is_err(), "{src:?}");
+            assert!(table.read(src, Dialect::V07).is_err(), "{src:?}");
         }
     }
 
@@ -307,11 +334,11 @@ mod tests {
     fn a_stream_must_be_consumed_exactly() {
         // One-bit codes: symbols 0 and 1 (weight 1 each).
         let mut table = Table::default();
-        table.read(&[242]).unwrap();
+        table.read(&[242], Dialect::V07).unwrap();
         let mut dst = [9; 5];
-        table.decode(&[0b0010_1101], &mut dst).unwrap();
+        table.decode(&[0b0010_1101], false, &mut dst).unwrap();
         assert_eq!(dst, [0, 1, 1, 0, 1]);
-        assert!(table.decode(&[0b0110_1101], &mut dst).is_err());
-        assert!(table.decode(&[0b0001_1101], &mut dst).is_err());
+        assert!(table.decode(&[0b0110_1101], false, &mut dst).is_err());
+        assert!(table.decode(&[0b0001_1101], false, &mut dst).is_err());
     }
 }

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 
 use super::super::header::MAX_BLOCK;
 use super::huffman::Table;
+use super::tables::Dialect;
 
 const WHAT: &str = "literals section";
 
@@ -79,16 +80,12 @@ pub(super) fn read<'a>(src: &'a [u8], tree: &mut Table, dst: &mut Vec<u8>) -> Re
         kind => {
             let (mut streams, rest) = rest.split_at_checked(header.compressed).ok_or_else(short)?;
             if kind == 0 {
-                streams = tree.read(streams)?;
+                streams = tree.read(streams, Dialect::V07)?;
             } else if !tree.is_given() {
                 return Err(Error::corrupt("repeats a tree, but no tree came before", WHAT));
             }
             dst.resize(header.regenerated, 0);
-            if header.four_streams {
-                tree.decode_four(streams, dst)?;
-            } else {
-                tree.decode(streams, dst)?;
-            }
+            tree.decode(streams, header.four_streams, dst)?;
             Ok(rest)
         }
     }

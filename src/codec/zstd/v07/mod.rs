@@ -29,8 +29,9 @@ pub(super) use decoder::Decoder;
 pub(super) use dictionary::Dictionary;
 #[cfg(test)]
 pub(super) use fse::read_distribution;
+pub(super) use huffman::Table as HuffmanTable;
 pub(super) use literals::measure as measure_literals;
-pub(super) use sequences::{History, Sequences, count as sequence_count};
+pub(super) use sequences::{History, Sequence, Sequences, count as sequence_count};
 pub(super) use tables::{CodeTable, Dialect, Tables};
 
 /// Verifies the checksum of `frame`, if it is a 0.7 frame, against the XXH64 of its content; libzstd verifies modern

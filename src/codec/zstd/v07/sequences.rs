@@ -12,11 +12,11 @@ use super::tables::{Dialect, Tables};
 const WHAT: &str = "sequences section";
 
 /// One sequence: copy literals, then copy a match from `offset` bytes back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::codec::zstd) struct Sequence {
-    pub(super) literals: u32,
+    pub(in crate::codec::zstd) literals: u32,
     pub(in crate::codec::zstd) matched: u32,
-    pub(super) offset: usize,
+    pub(in crate::codec::zstd) offset: usize,
 }
 
 /// The offsets used last, to which the values in a stream of sequences may refer.
@@ -121,15 +121,23 @@ impl<'a> Sequences<'a> {
         }
         let (&modes, rest) = rest.split_first().ok_or_else(short)?;
         let rest = tables.read(modes, dialect, rest)?;
+        Self::of(left, rest, tables).map(Some)
+    }
+
+    /// Those of a section with `left` sequences, at least one, in the bit stream `src`.
+    ///
+    /// # Errors
+    /// Fails if the stream is malformed, or a table is missing.
+    pub(in crate::codec::zstd) fn of(left: usize, src: &'a [u8], tables: &'a Tables) -> Result<Self> {
         let [literals, offsets, matches] = tables.all().ok_or_else(short)?;
-        let mut bits = ReverseBitReader::new(rest, WHAT)?;
+        let mut bits = ReverseBitReader::new(src, WHAT)?;
         bits.refill();
         let states = [literals.start(&mut bits), offsets.start(&mut bits), matches.start(&mut bits)];
         let (Some(literals), Some(offsets), Some(matches)) = (literals.cells(), offsets.cells(), matches.cells())
         else {
             return Err(short());
         };
-        Ok(Some(Self { left, bits, cells: [literals, offsets, matches], states }))
+        Ok(Self { left, bits, cells: [literals, offsets, matches], states })
     }
 
     /// Calls `run` for each sequence until it returns false; returns the sequence at which it did.
@@ -156,6 +164,25 @@ impl<'a> Sequences<'a> {
         }
         *recent = history;
         Ok(None)
+    }
+
+    /// Replaces the content of `list` by all sequences, with offset values in the place of offsets.
+    ///
+    /// # Errors
+    /// Fails if the bit stream does not end with the last sequence.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "it is the inner loop of a kernel")]
+    pub(in crate::codec::zstd) fn list(mut self, list: &mut Vec<Sequence>) -> Result<()> {
+        list.resize(self.left, Sequence::default());
+        for sequence in list.iter_mut() {
+            *sequence = self.next(&mut OffsetValues);
+        }
+        self.bits.refill();
+        if self.bits.is_done() {
+            Ok(())
+        } else {
+            Err(Error::corrupt("the bit stream does not end with the last sequence", WHAT))
+        }
     }
 
     /// The sum of all match lengths.

@@ -132,6 +132,19 @@ impl Tables {
         self.matches.read(dialect.mode(modes >> 2 & 3), &MATCHES, src)
     }
 
+    /// Sets one table, in `mode` of a modern frame, which must not repeat one.
+    ///
+    /// # Errors
+    /// Fails if the table is malformed.
+    pub(in crate::codec::zstd) fn set(&mut self, which: CodeTable, mode: u8, src: &[u8]) -> Result<()> {
+        let slot = match which {
+            CodeTable::Literals => &mut self.literals,
+            CodeTable::Offsets => &mut self.offsets,
+            CodeTable::Matches => &mut self.matches,
+        };
+        slot.read(Dialect::Modern.mode(mode), &which.modern(), src).map(drop)
+    }
+
     /// Those of literal lengths, offsets and match lengths, if there are all three.
     pub(super) fn all(&self) -> Option<[&Table; 3]> {
         let literals = self.literals.table(CodeTable::Literals)?;
