@@ -126,8 +126,8 @@
 //!   `chunk_index` (which chunk), `chunk_store` (its stored bytes), `chunk_blocks` and `block` (the blocks in it), `codec` and
 //!   `filter`.
 //! - A long Zstandard frame in order: `cache/runs` (one thread decodes, another delivers), `codec/zstd/stream` (frames as
-//!   pieces), `codec/zstd/random_access/long_pieces` (the decoder that stopped here, or a checkpoint), `reader`, `decode`
-//!   (libzstd).
+//!   pieces), `codec/zstd/random_access/long_pieces` (the decoder that stopped here, or a checkpoint), `reader`, `decode`,
+//!   `pipeline` (several threads) or `libzstd`.
 //!
 //! Where new parts go:
 //!

@@ -21,10 +21,11 @@ use crate::error::{Error, Result};
 use crate::parallel;
 use crate::source::Source;
 
+use super::entropy::{Dialect, Sequences, Tables};
 use super::frame::Frame;
 use super::header::{Block, BlockKind};
 use super::literals::Literals;
-use super::v07::{Dialect, Sequences, Tables, measure_literals};
+use super::v07::measure_literals;
 use crate::codec::simd_dispatch::{self, SimdLoop, SimdOps};
 
 /// Bytes per read if frames are measured in order (a few blocks, or many small frames), and otherwise.

@@ -2,8 +2,9 @@
 //!
 //! Reference: sections 1 to 4 of the Zstandard reference.
 //!
-//! `header`: frames and blocks. `frame_scan`: finds the frames in a range of a file. `v07`: our own decoder for the
-//! 0.0.2 draft; libzstd decodes the others. `decode`: a frame block by block; `in_place`: frames in memory.
+//! `header`: frames and blocks. `frame_scan`: finds the frames in a range of a file. `entropy`: the coded parts of
+//! a block. `v07`: our own decoder for the 0.0.2 draft. `pipeline`: our own for long modern frames, on several threads;
+//! libzstd decodes the others. `decode`: a frame block by block; `in_place`: frames in memory.
 //! `random_access` and `stream`: random access. `seek_table`: seek tables. `kept_scan`: the list of frames in the index.
 //!
 //! Used by the Zstandard format and by the compressed parts of zTensor files.
@@ -13,6 +14,7 @@ mod checkpoint;
 mod decode;
 mod dictionary;
 mod division;
+mod entropy;
 mod frame;
 mod frame_list;
 mod frame_scan;

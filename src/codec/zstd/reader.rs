@@ -93,7 +93,8 @@ impl Reader {
         hash.as_ref().map(Xxh64::digest)
     }
 
-    /// Whether it has failed because the content does not match the frame's own checksum, which libzstd verifies.
+    /// Whether it has failed because the content does not match the frame's own checksum, which the decoders of modern
+    /// frames verify.
     pub(super) fn is_mismatch(&self) -> bool {
         match self {
             Self::ContentStream { decoder, .. } | Self::Whole(Whole { decoder, .. }) => decoder.is_mismatch(),

@@ -7,8 +7,8 @@ use crate::account::{Account, Buffer};
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 
+use super::entropy::Sequence;
 use super::header::{Block, BlockKind, MAX_BLOCK};
-use super::v07::Sequence;
 use crate::codec::lz_writer::LzWriter;
 use crate::codec::simd_dispatch::{self, SimdLoop, SimdOps};
 

@@ -59,7 +59,7 @@ impl BitWriter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::v07::{CodeTable, read_distribution};
+    use super::super::super::entropy::{CodeTable, read_distribution};
     use super::*;
 
     #[test]

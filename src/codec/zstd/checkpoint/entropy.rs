@@ -7,8 +7,8 @@
 
 use crate::error::{Error, Result};
 
+use super::super::entropy::{CodeTable, History, Sequences, Tables, sequence_count};
 use super::super::literals::{Literals, LiteralsKind};
-use super::super::v07::{CodeTable, History, Sequences, Tables, sequence_count};
 use super::distribution::describe;
 
 /// A tree of two symbols of one bit each, in the place of none.

@@ -11,7 +11,7 @@
 //! `recorder`: makes checkpoints as a decoder passes. `packed`: a checkpoint as bytes.
 //!
 //! A table of a single code cannot be expressed; no encoder is known to repeat one in a later block. If a block does,
-//! the resumed decoder refuses it, and the frame is decoded from its start.
+//! libzstd refuses it, and the frame is decoded from its start. `super::pipeline` resumes with the state as it is.
 #![forbid(unsafe_code)]
 
 mod distribution;

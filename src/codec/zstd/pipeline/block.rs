@@ -6,9 +6,9 @@ use crate::codec::simd_dispatch::{self, SimdLoop, SimdOps};
 use crate::error::{Error, Result};
 
 use super::super::checkpoint::{Entropy, TableSource};
+use super::super::entropy::{CodeTable, Dialect, HuffmanTable, Sequence, Sequences, Tables};
 use super::super::header::{self, BlockKind, MAX_BLOCK};
 use super::super::literals::{Literals, LiteralsKind};
-use super::super::v07::{CodeTable, Dialect, HuffmanTable, Sequence, Sequences, Tables};
 
 /// Shortest match in a modern frame, by which a block has no more sequences than this.
 const SEQUENCES: usize = MAX_BLOCK / 3;

@@ -8,7 +8,7 @@
 //!
 //! `block`: the first stage. `queue`: blocks between the stages.
 //!
-//! Limits: [`DEPTH`] blocks and [`MEMORY`] bytes for each thread. Invariant: only the caller reads the file.
+//! Limits: [`DEPTH`] blocks for each thread, and [`MEMORY`] bytes in all. Invariant: only the caller reads the file.
 #![forbid(unsafe_code)]
 
 mod block;
@@ -28,10 +28,10 @@ use crate::limits::Charge;
 use crate::source::Source;
 
 use super::checkpoint::{Entropy, RepeatOffsets, Resume, State};
+use super::entropy::{History, Sequence};
 use super::frame::Frame;
 use super::header;
 use super::stored_bytes::StoredBytes;
-use super::v07::{History, Sequence};
 use super::window::{Stream, Window};
 pub(super) use block::Block;
 use block::Workspace;
@@ -41,7 +41,7 @@ use queue::Queue;
 const DEPTH: usize = 8;
 /// Threads that are of use beside the one that executes sequences, which takes a third of the time.
 const HELPERS: usize = 3;
-/// Memory of blocks in the queue for each thread, and most memory of a block that is kept for another one.
+/// Memory of the blocks in the queue, and most memory of a block that is kept for another one.
 const MEMORY: usize = 2 << 20;
 const SPARE: usize = 512 << 10;
 
@@ -103,7 +103,7 @@ impl Pipeline {
         if helpers == 0 || !threads.is_free() {
             return None;
         }
-        let charge = account.charge_spare(to_u64(MEMORY * (helpers + 1)), "blocks")?;
+        let charge = account.charge_spare(to_u64(MEMORY), "blocks")?;
         let history = resume.map_or(Some(&[][..]), |resume| resume.history(window))?;
         let state = resume.map(|resume| &resume.state);
         Some(Self {
@@ -128,11 +128,12 @@ impl Pipeline {
     /// # Errors
     /// Fails if the file cannot be read or the block is malformed.
     pub(super) fn next(&mut self, stored: &mut StoredBytes, source: &Source, frame: &Frame) -> Result<Option<Block>> {
-        let (depth, most) = (DEPTH * (self.helpers + 1), MEMORY * (self.helpers + 1));
+        let depth = DEPTH * (self.helpers + 1);
         let queued = self.queue.len();
         if !self.is_all && queued <= depth / 2 {
             let mut blocks = Vec::with_capacity(depth);
-            while !self.is_all && queued + blocks.len() < depth && (self.memory < most || queued + blocks.len() == 0) {
+            while !self.is_all && queued + blocks.len() < depth && (self.memory < MEMORY || queued + blocks.len() == 0)
+            {
                 match self.read(stored, source, frame) {
                     // What was read is decoded first.
                     Err(e) if !e.is_lasting() && queued + blocks.len() > 0 => break,

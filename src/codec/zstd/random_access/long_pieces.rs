@@ -181,7 +181,7 @@ impl Frames {
             let dictionary = self.dictionary(index, frame)?;
             let mut reader = self.reader(frame, dictionary)?;
             self.record(frame, state, &mut reader);
-            // libzstd verifies the checksums of modern frames itself.
+            // The decoders of modern frames verify their checksums.
             let is_own = frame.header.generation == Generation::Modern && frame.checksum.is_some();
             if !is_own && matches!(self.mode(frame), Verify::Background(_)) {
                 reader.start_hash();

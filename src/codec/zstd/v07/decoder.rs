@@ -6,18 +6,18 @@ use std::sync::Arc;
 use crate::account::Account;
 use crate::error::{Error, Result};
 
+use super::super::entropy::{Dialect, HuffmanTable, Sequence, Sequences, Tables};
 use super::super::header::{Block, BlockKind, Header};
 use super::super::window::{Stream, Window};
 use super::dictionary::Dictionary;
-use super::sequences::{RepeatOffsets, Sequence, Sequences};
-use super::tables::{Dialect, Tables};
-use super::{huffman, literals};
+use super::literals;
+use super::offsets::RepeatOffsets;
 
 /// Decodes the blocks of one frame, in order.
 #[derive(Debug)]
 pub(in crate::codec::zstd) struct Decoder {
     window: Window,
-    tree: huffman::Table,
+    tree: HuffmanTable,
     tables: Tables,
     recent: RepeatOffsets,
     literals: Vec<u8>,
@@ -47,7 +47,7 @@ impl Decoder {
     ) -> Result<Self> {
         let mut decoder = Self {
             window: Window::new(account)?,
-            tree: huffman::Table::default(),
+            tree: HuffmanTable::default(),
             tables: Tables::default(),
             recent: RepeatOffsets::INITIAL,
             literals: Vec::new(),

@@ -6,9 +6,8 @@
 use crate::bytes::{Cursor, FileOffset};
 use crate::error::{Error, Result};
 
-use super::huffman;
-use super::sequences::RepeatOffsets;
-use super::tables::{Dialect, Tables};
+use super::super::entropy::{Dialect, HuffmanTable, Tables};
+use super::offsets::RepeatOffsets;
 
 /// The first four bytes of a dictionary with tables.
 const MAGIC: [u8; 4] = [0x37, 0xA4, 0x30, 0xEC];
@@ -16,7 +15,7 @@ const MAGIC: [u8; 4] = [0x37, 0xA4, 0x30, 0xEC];
 /// A parsed dictionary.
 #[derive(Debug, Clone)]
 pub(in crate::codec::zstd) struct Dictionary {
-    pub(super) tree: huffman::Table,
+    pub(super) tree: HuffmanTable,
     pub(super) tables: Tables,
     pub(super) recent: RepeatOffsets,
     pub(super) content: Vec<u8>,
@@ -30,13 +29,13 @@ impl Dictionary {
     pub(in crate::codec::zstd) fn parse(bytes: &[u8]) -> Result<Self> {
         if bytes.len() < 8 || !bytes.starts_with(&MAGIC) {
             let content = bytes.to_vec();
-            let tree = huffman::Table::default();
+            let tree = HuffmanTable::default();
             return Ok(Self { tree, tables: Tables::default(), recent: RepeatOffsets::INITIAL, content });
         }
         let mut cur = Cursor::new(bytes, FileOffset(0));
         cur.take(4, "dictionary magic")?;
         cur.u32_le("dictionary id")?;
-        let mut tree = huffman::Table::default();
+        let mut tree = HuffmanTable::default();
         let rest = tree.read(cur.rest(), Dialect::V07)?;
         let (tables, rest) = Tables::of_dictionary(rest)?;
         let mut cur = Cursor::new(rest, FileOffset((bytes.len() - rest.len()) as u64));

@@ -5,9 +5,8 @@
 
 use crate::error::{Error, Result};
 
+use super::super::entropy::{Dialect, HuffmanTable};
 use super::super::header::MAX_BLOCK;
-use super::huffman::Table;
-use super::tables::Dialect;
 
 const WHAT: &str = "literals section";
 
@@ -62,7 +61,7 @@ pub(in crate::codec::zstd) fn measure(src: &[u8]) -> Result<(usize, &[u8])> {
 ///
 /// # Errors
 /// Fails if the section is malformed, or repeats a tree although there was none.
-pub(super) fn read<'a>(src: &'a [u8], tree: &mut Table, dst: &mut Vec<u8>) -> Result<&'a [u8]> {
+pub(super) fn read<'a>(src: &'a [u8], tree: &mut HuffmanTable, dst: &mut Vec<u8>) -> Result<&'a [u8]> {
     let (header, rest) = header(src)?;
     let short = || Error::corrupt("runs past the end of the block", WHAT);
     dst.clear();
@@ -109,7 +108,7 @@ mod tests {
             let mut dst = Vec::new();
             let mut src = src.clone();
             src.push(0x77);
-            assert_eq!(read(&src, &mut Table::default(), &mut dst).unwrap(), [0x77], "{name}");
+            assert_eq!(read(&src, &mut HuffmanTable::default(), &mut dst).unwrap(), [0x77], "{name}");
             assert_eq!(dst.len(), *len, "{name}");
         }
     }
@@ -127,7 +126,7 @@ mod tests {
             ("four streams without a jump table", &[0x00, 0x10, 0x03, 242, 1, 1]),
         ];
         for (name, src) in cases {
-            assert!(read(src, &mut Table::default(), &mut Vec::new()).is_err(), "{name}");
+            assert!(read(src, &mut HuffmanTable::default(), &mut Vec::new()).is_err(), "{name}");
         }
     }
 }

@@ -3,22 +3,17 @@
 //! Reference: section 2 of the Zstandard reference, which completes the unfinished draft. `super::header` parses
 //! headers.
 //!
-//! `literals`, `huffman`, `sequences`, `tables`, `fse`, `bits`: the parts of a compressed block. `decoder`: the state across
-//! blocks. `dictionary`: dictionaries.
+//! `literals`: the literals section. `offsets`: repeat offsets. `decoder`: the state across blocks. `dictionary`:
+//! dictionaries.
 //!
 //! Invariants: no I/O; a block decodes to at most 128 KiB; the caller checks the window against a limit before memory
 //! is allocated.
 #![forbid(unsafe_code)]
 
-mod alphabet;
-mod bits;
 mod decoder;
 mod dictionary;
-mod fse;
-mod huffman;
 mod literals;
-mod sequences;
-mod tables;
+mod offsets;
 
 use crate::error::{Error, Kind, Result};
 
@@ -27,15 +22,10 @@ use super::header::Generation;
 
 pub(super) use decoder::Decoder;
 pub(super) use dictionary::Dictionary;
-#[cfg(test)]
-pub(super) use fse::read_distribution;
-pub(super) use huffman::Table as HuffmanTable;
 pub(super) use literals::measure as measure_literals;
-pub(super) use sequences::{History, Sequence, Sequences, count as sequence_count};
-pub(super) use tables::{CodeTable, Dialect, Tables};
 
-/// Verifies the checksum of `frame`, if it is a 0.7 frame, against the XXH64 of its content; libzstd verifies modern
-/// frames itself.
+/// Verifies the checksum of `frame`, if it is a 0.7 frame, against the XXH64 of its content; the decoders of modern frames
+/// do so themselves.
 ///
 /// # Errors
 /// [`Kind::Checksum`] if it differs.

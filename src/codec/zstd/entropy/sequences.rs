@@ -25,33 +25,6 @@ pub(in crate::codec::zstd) trait History: Copy {
     fn resolve(&mut self, value: usize, without_literals: bool) -> usize;
 }
 
-/// The last three offsets used, in 0.7.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct RepeatOffsets(pub(super) [usize; 3]);
-
-impl RepeatOffsets {
-    /// The initial offsets of a frame.
-    pub(super) const INITIAL: Self = Self([1, 4, 8]);
-}
-
-impl History for RepeatOffsets {
-    #[inline]
-    fn resolve(&mut self, value: usize, without_literals: bool) -> usize {
-        let [a, b, c] = self.0;
-        let entry = match value {
-            1 | 2 if without_literals => 3 - value,
-            _ => value,
-        };
-        self.0 = match entry {
-            1 => [a, b, c],
-            2 => [b, a, c],
-            3 => [c, a, b],
-            _ => [value - 3, a, b],
-        };
-        self.0[0]
-    }
-}
-
 /// The bits above the `n` lowest, and those.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
@@ -242,23 +215,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repeat_offsets_follow_the_draft() {
-        // value, without literals, offset, history afterwards (before: 1 4 8)
-        for (value, bare, offset, after) in [
-            (10, false, 7, [7, 1, 4]),
-            (1, false, 1, [1, 4, 8]),
-            (2, false, 4, [4, 1, 8]),
-            (3, false, 8, [8, 1, 4]),
-            (1, true, 4, [4, 1, 8]),
-            (2, true, 1, [1, 4, 8]),
-            (3, true, 8, [8, 1, 4]),
-        ] {
-            let mut recent = RepeatOffsets::INITIAL;
-            assert_eq!((recent.resolve(value, bare), recent.0), (offset, after), "{value} {bare}");
-        }
-    }
-
-    #[test]
     fn malformed_sections_are_rejected() {
         let cases: &[(&str, &[u8])] = &[
             ("nothing", &[]),
@@ -272,7 +228,7 @@ mod tests {
         for (name, src) in cases {
             let mut tables = Tables::default();
             let opened = Sequences::open(src, &mut tables, Dialect::V07);
-            let read = opened.and_then(|s| s.unwrap().each(&mut RepeatOffsets::INITIAL.clone(), |_| true));
+            let read = opened.and_then(|s| s.unwrap().each(&mut OffsetValues, |_| true));
             assert!(read.is_err(), "{name}");
         }
         assert!(Sequences::open(&[0], &mut Tables::default(), Dialect::V07).unwrap().is_none());

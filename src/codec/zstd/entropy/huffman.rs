@@ -36,12 +36,12 @@ impl Default for Table {
 
 impl Table {
     /// Clears the table.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::codec::zstd) fn clear(&mut self) {
         self.bits = 0;
     }
 
     /// Whether a table was read.
-    pub(super) fn is_given(&self) -> bool {
+    pub(in crate::codec::zstd) fn is_given(&self) -> bool {
         self.bits > 0
     }
 

@@ -114,7 +114,7 @@ impl Tables {
     ///
     /// # Errors
     /// Fails if a table is malformed.
-    pub(super) fn of_dictionary(src: &[u8]) -> Result<(Self, &[u8])> {
+    pub(in crate::codec::zstd) fn of_dictionary(src: &[u8]) -> Result<(Self, &[u8])> {
         let mut tables = Self::default();
         let src = tables.offsets.described(&OFFSETS, src)?;
         let src = tables.matches.described(&MATCHES, src)?;
@@ -126,7 +126,7 @@ impl Tables {
     ///
     /// # Errors
     /// Fails if a table is malformed, or is repeated although there was none.
-    pub(super) fn read<'a>(&mut self, modes: u8, dialect: Dialect, src: &'a [u8]) -> Result<&'a [u8]> {
+    pub(in crate::codec::zstd) fn read<'a>(&mut self, modes: u8, dialect: Dialect, src: &'a [u8]) -> Result<&'a [u8]> {
         let src = self.literals.read(dialect.mode(modes >> 6), &LITERALS, src)?;
         let src = self.offsets.read(dialect.mode(modes >> 4 & 3), &dialect.offsets(), src)?;
         self.matches.read(dialect.mode(modes >> 2 & 3), &MATCHES, src)
