@@ -31,7 +31,7 @@ pub(crate) mod tests {
     use std::cell::Cell;
 
     thread_local! {
-        /// What [`page_size`] says to this thread.
+        /// The page size that [`page_size`] says to this thread.
         pub(super) static PRETENDED: Cell<Option<usize>> = const { Cell::new(None) };
     }
 

@@ -60,7 +60,7 @@ fn describe(args: &args::Info, file: &Path) -> Result<Value, Failure> {
     let info = archive.info().map_err(refused)?;
     let Value::Object(mut map) = info.to_json() else { return Ok(Value::Null) };
     if let Some(arrays) = Some(&archive).filter(|_| !args.json).and_then(arrays) {
-        // What most people ask for, in all formats at the same place. Programs find it in the parts that it is from.
+        // Arrays are asked for most: in all formats at the same place. Programs find them in the parts that they are from.
         map.shift_insert(2, "arrays".to_owned(), arrays.into());
     }
     let name = (args.json && args.files.len() > 1).then(|| ("file".to_owned(), shown(file).to_string_lossy().into()));

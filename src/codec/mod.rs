@@ -47,7 +47,7 @@ mod vbmi2;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod vector_kernels;
 
-// What this architecture has, under one name.
+// The kernels of this architecture, under one name.
 #[cfg(target_arch = "x86_64")]
 use {avx2 as vectors, vbmi2 as merging};
 #[cfg(target_arch = "aarch64")]

@@ -88,7 +88,7 @@ pub(super) fn umount(point: &Path, lazy: bool) -> io::Result<()> {
     if output.status.success() { Ok(()) } else { Err(io::Error::other(said(&output.stderr) + &table_advice())) }
 }
 
-/// What the helper needs, besides what it asks the kernel for: the table that it looks a mount up in before it unmounts it.
+/// The table in which the helper looks a mount up before it unmounts it. All else that it needs, it asks the kernel for.
 const TABLE: &str = "/etc/mtab";
 
 /// How to get [`TABLE`], if it is missing.

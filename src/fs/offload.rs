@@ -339,7 +339,7 @@ mod tests {
                 let (here, nested) = (thread::current().id(), busy.clone());
                 let job = move || {
                     assert_eq!(thread::current().id(), here);
-                    // What it needs in turn is done here too; reads, and work for later requests, are not.
+                    // Work that it needs in turn is done here too; reads, and work for later requests, are not.
                     let report_here = report.clone();
                     nested.run(On::Metadata, Box::new(move || report_here.send(thread::current().id()).unwrap()));
                     let report_here = report.clone();

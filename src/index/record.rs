@@ -28,7 +28,7 @@ pub fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= NAME && name.bytes().all(is_plain) && !name.starts_with("part-")
 }
 
-/// What stands before the payload of the record, and after it.
+/// The header before the payload of a record, and the tag after it.
 pub fn seal(secret: &Key, key: &Key, name: &str, payload: &[u8]) -> [Vec<u8>; 2] {
     let mut head = [&MAGIC[..], key].concat();
     head.extend(u16::try_from(name.len()).unwrap_or(u16::MAX).to_le_bytes());

@@ -1,10 +1,10 @@
-//! What differs between operating systems: files by descriptor, their identity, temporary files, memory, limits, signals.
+//! Differences between operating systems: files by descriptor, their identity, temporary files, memory, limits, signals.
 //!
 //! All else is written once, against the names of `rustix` and `std::os::unix`. On Unix most of this module is those
 //! names; on Windows it has the part of them that is used, over handles. Only here is asked for which system the program
 //! is compiled: a test checks that (`tests/suite/layers.rs`).
 //!
-//! What a system lacks is said here, where its function is, and in the README:
+//! The table says what a system lacks; so do the function that lacks it, and the README:
 //!
 //! | | Linux | macOS | Windows |
 //! | --- | --- | --- | --- |

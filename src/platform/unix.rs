@@ -1,4 +1,4 @@
-//! What Linux and macOS have in common.
+//! Functions that Linux and macOS share.
 #![expect(unsafe_code, reason = "libc has no safe way to map memory, to set signals, and to find a library")]
 
 use std::borrow::Cow;

@@ -53,7 +53,7 @@ impl Admission {
         (22..=256).contains(&text.len()) && text.bytes().all(is_plain)
     }
 
-    /// What to call this server, which listens at `address`: all addresses have no other name.
+    /// The name of this server, which listens at `address`: "all addresses" is not one.
     pub(super) fn shown(&self, address: SocketAddr) -> String {
         match self.hosts.first() {
             Some(host) if address.ip().is_unspecified() => format!("{host}:{}", address.port()),

@@ -97,7 +97,7 @@ impl FromStr for IndexPlace {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "off" => Ok(Self::Off),
-            // What others call off must not become a directory of that name.
+            // Other words for off must not become a directory of that name.
             "" | "none" | "no" | "false" | "0" => Err("expected a directory or off".to_owned()),
             dir => Ok(Self::Dir(dir.into())),
         }

@@ -69,7 +69,7 @@ impl Header {
             link: text(&old.linkname).to_vec(),
             size,
             mode: number(&old.mode, || fields.mode().map(u64::from)).and_then(|mode| u16::try_from(mode & 0o777).ok()),
-            // Those before 1970 are negative.
+            // Times before 1970 are negative.
             mtime: number(&old.mtime, || fields.mtime()).map(u64::cast_signed),
             fields,
         })

@@ -155,7 +155,7 @@ fn read_whole(mount: &Arc<Directory>, i: u32) -> Arc<Session> {
     let view = file.view(&*mount.cache).unwrap();
     shared.keep(ino, file, view, shared.holders.hold(0, 0).unwrap());
     mount.entered(slot, &session);
-    // What runs ahead has run.
+    // Work that runs ahead has run.
     let (tx, rx) = std::sync::mpsc::channel();
     mount.offload.run_in_turn(Turn::Ahead, On::Opening, Box::new(move || tx.send(()).unwrap()));
     rx.recv_timeout(PATIENCE).unwrap();

@@ -56,7 +56,7 @@ pub(super) struct Query<'a> {
 /// Which of the objects below a prefix a list names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// Those in the directory, and the directories in it.
+    /// Objects in the directory, and the directories in it.
     One,
     /// All, with their paths.
     All,

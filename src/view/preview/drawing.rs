@@ -19,7 +19,7 @@ use super::{Trim, View, draw, sample, texts};
 /// The smallest side of a picture.
 const LEAST: u64 = 16;
 
-/// What to draw, and how.
+/// The part of an array to draw, and how.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Drawing {
     /// The elements as an index of NumPy, without steps: `12,:,:`. Empty for those that the preview shows.

@@ -1,6 +1,6 @@
 //! Which elements of an array a picture shows, and at which size.
 //!
-//! Those of a [`Slice`], one row of elements after the other.
+//! A picture shows a [`Slice`], one row of elements after the other.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;

@@ -21,7 +21,7 @@ pub(super) enum Elements {
 }
 
 impl Elements {
-    /// Those of `array`, whose container calls its type `name`.
+    /// The elements of `array`, whose container calls its type `name`.
     pub(super) fn of(array: &Array, name: Option<&str>) -> Option<Self> {
         match name {
             Some("bf16" | "bfloat16") if array.itemsize == 2 => Some(Self::Bfloat16),

@@ -97,7 +97,7 @@ impl<'a> Sequences<'a> {
         Self::of(left, rest, tables).map(Some)
     }
 
-    /// Those of a section with `left` sequences, at least one, in the bit stream `src`.
+    /// The `left` sequences of a section, at least one, in the bit stream `src`.
     ///
     /// # Errors
     /// Fails if the stream is malformed, or a table is missing.

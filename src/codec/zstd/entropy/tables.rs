@@ -145,7 +145,7 @@ impl Tables {
         slot.read(Dialect::Modern.mode(mode), &which.modern(), src).map(drop)
     }
 
-    /// Those of literal lengths, offsets and match lengths, if there are all three.
+    /// The tables of literal lengths, offsets and match lengths, if there are all three.
     pub(super) fn all(&self) -> Option<[&Table; 3]> {
         let literals = self.literals.table(CodeTable::Literals)?;
         let offsets = self.offsets.table(CodeTable::Offsets)?;

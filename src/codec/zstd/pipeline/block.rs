@@ -90,7 +90,7 @@ pub(super) struct Workspace {
     /// The description of `tree`.
     tree_of: Option<Vec<u8>>,
     tables: Tables,
-    /// What `tables` were made of.
+    /// The descriptions of `tables`.
     tables_of: Option<[TableSource; 3]>,
 }
 

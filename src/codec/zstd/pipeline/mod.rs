@@ -135,7 +135,7 @@ impl Pipeline {
             while !self.is_all && queued + blocks.len() < depth && (self.memory < MEMORY || queued + blocks.len() == 0)
             {
                 match self.read(stored, source, frame) {
-                    // What was read is decoded first.
+                    // The blocks that were read come first.
                     Err(e) if !e.is_lasting() && queued + blocks.len() > 0 => break,
                     Err(e) if !e.is_lasting() => return Err(e),
                     block => {

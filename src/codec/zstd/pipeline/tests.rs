@@ -4,7 +4,7 @@ use super::super::checkpoint::tests::{compress, contents, frame_of, random, rest
 use super::super::decode::{FrameDecoder, WindowMemory};
 use super::*;
 
-/// What a decoder on `threads` threads makes of `file`; libzstd if there is only one.
+/// The content of `file`, decoded on `threads` threads; by libzstd if there is only one.
 fn decoded(file: &[u8], threads: &Threads) -> Result<Vec<u8>> {
     let (source, account) = (Source::from_bytes(file.to_vec()), Account::new(1 << 30, 0));
     let frame = frame_of(&source);

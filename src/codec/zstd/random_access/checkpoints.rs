@@ -47,7 +47,7 @@ pub(super) struct Keeper {
     /// Bytes of checkpoints in memory.
     memory: AtomicU64,
     pool: Pool,
-    /// What the thread packs with, if windows are small.
+    /// The memory in which the thread packs, if windows are small.
     packer: Mutex<Option<Packer>>,
     waiting: Mutex<u64>,
     done: Condvar,

@@ -97,7 +97,7 @@ impl Origin for Hooked {
 
 #[test]
 fn a_frame_may_be_counted_while_its_last_piece_is_decoded() {
-    // What is read ahead is less than the last piece takes.
+    // A read ahead is less than the last piece takes.
     let noise = |i: u64| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (i << 7)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 58;
     let content: Vec<u8> = (0..7_300_000).map(|i| noise(i) as u8).collect();
     let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();

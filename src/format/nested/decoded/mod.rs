@@ -266,7 +266,7 @@ impl Shared {
         if !is_ahead {
             decode_budget::charge_opening(len)?;
         }
-        // What the walk reads in parts stays, whatever is decoded ahead of it.
+        // A piece that the walk reads in parts stays, whatever is decoded ahead of it.
         let last = if is_ahead { None } else { self.last().take() };
         if let Some((_, bytes, _)) = last {
             self.free(bytes);

@@ -167,7 +167,7 @@ fn a_walk_to_the_end_of_a_stream_finds_its_length() {
     }
     assert_eq!((at, source.len(), source.size().unwrap()), (Unsized::LEN, Unsized::LEN, Unsized::LEN));
     assert_eq!(blob.asked.load(Ordering::Relaxed), 0, "the walk has found it");
-    // Who needs it at once asks for it.
+    // A caller that needs it at once asks for it.
     let blob = Arc::new(Unsized::default());
     let source = Source::of("x", Decoded::new(Vec::new(), BlobRef::shared(blob.clone()), &options).unwrap());
     assert_eq!((source.size().unwrap(), source.len()), (Unsized::LEN, Unsized::LEN));
