@@ -133,7 +133,7 @@ impl fmt::Debug for Node {
     }
 }
 
-/// Permissions, owner and times that the container records of a file or directory that is created on access.
+/// Permissions and modification time that the container records of a file or directory that is created on access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metadata {
     /// Permissions of the owner, the group and others.

@@ -32,7 +32,7 @@ pub(super) struct FrameDecoder {
     ended: bool,
     /// Follows the blocks of a modern frame, for checkpoints.
     recorder: Option<Box<Recorder>>,
-    /// Whether it began at a checkpoint: libzstd then knows nothing of the content before, nor of its checksum.
+    /// Whether it began at a checkpoint: it then knows nothing of the content before, nor of its checksum.
     is_resumed: bool,
 }
 
@@ -162,7 +162,7 @@ impl FrameDecoder {
     /// frame.
     ///
     /// # Errors
-    /// Fails if a block is malformed, or (libzstd) the checksum after the last block differs.
+    /// Fails if a block is malformed, or (modern frames) the checksum after the last block differs.
     pub(super) fn fill(&mut self, source: &Source, frame: &Frame, dst: &mut [u8]) -> Result<usize> {
         let mut done = 0;
         loop {

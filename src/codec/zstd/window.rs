@@ -13,7 +13,7 @@ use crate::codec::lz_writer::LzWriter;
 use crate::codec::simd_dispatch::{self, SimdLoop, SimdOps};
 
 /// Bytes after a block, and after its literals, that copies may overwrite and overread.
-const ROOM: usize = 64;
+pub(super) const ROOM: usize = 64;
 /// Bytes beyond the window, at least and at most, before the content is moved to the front of the buffer.
 const SLACK: std::ops::Range<usize> = 8 * MAX_BLOCK..32 << 20;
 
@@ -106,7 +106,7 @@ impl Window {
         n
     }
 
-    /// Makes space for a block after `end`, dropping history that no match can reach. All content was returned.
+    /// Makes space for a block after `end`, dropping history that no match can reach; all content was returned.
     ///
     /// # Errors
     /// Fails if the account is exhausted.

@@ -9,6 +9,7 @@ use super::super::checkpoint::{Entropy, TableSource};
 use super::super::entropy::{CodeTable, Dialect, HuffmanTable, Sequence, Sequences, Tables};
 use super::super::header::{self, BlockKind, MAX_BLOCK};
 use super::super::literals::{Literals, LiteralsKind};
+use super::super::window::ROOM;
 
 /// Shortest match in a modern frame, by which a block has no more sequences than this.
 const SEQUENCES: usize = MAX_BLOCK / 3;
@@ -25,8 +26,6 @@ pub(in super::super) struct Block {
     entropy: Entropy,
     /// The number of its sequences, and where in `stored` their bit stream begins.
     sequences_at: Option<(usize, usize)>,
-    /// Bytes of what is stored and what will be decoded.
-    memory: usize,
     /// Its literals, once decoded.
     pub(super) literals: Vec<u8>,
     /// Its sequences, once decoded, with offset values in the place of offsets.
@@ -50,15 +49,19 @@ impl Block {
         self.stored.extend_from_slice(stored);
         self.literals.clear();
         self.sequences.clear();
-        self.memory = stored.len();
         if header.kind == BlockKind::Compressed {
-            self.memory += Literals::read(stored)?.0.regenerated;
+            let (literals, _) = Literals::read(stored)?;
+            if literals.regenerated > MAX_BLOCK {
+                let why = format!("{} literals, the maximum is {MAX_BLOCK}", literals.regenerated);
+                return Err(Error::corrupt(why, "literals section"));
+            }
+            self.literals.reserve_exact(literals.regenerated + ROOM);
             if let Some(section) = entropy.block(stored)? {
                 if section.len > SEQUENCES {
                     let why = format!("{} sequences, a block has at most {SEQUENCES}", section.len);
                     return Err(Error::corrupt(why, "sequences section"));
                 }
-                self.memory += section.len * size_of::<Sequence>();
+                self.sequences.reserve_exact(section.len);
                 self.sequences_at = Some((section.len, stored.len() - section.stream.len()));
             }
             self.entropy = entropy.clone();
@@ -77,9 +80,10 @@ impl Block {
         is_coded.then(|| std::mem::take(&mut self.entropy))
     }
 
-    /// Bytes of memory that it needs.
+    /// Bytes of memory that it has, which are all that it needs.
     pub(super) fn memory(&self) -> usize {
-        self.memory
+        let sequences = self.sequences.capacity() * size_of::<Sequence>();
+        self.stored.capacity() + self.literals.capacity() + sequences
     }
 }
 
@@ -110,10 +114,6 @@ impl Workspace {
             return Ok(());
         }
         let (section, _) = Literals::read(stored)?;
-        if section.regenerated > MAX_BLOCK {
-            let why = format!("{} literals, the maximum is {MAX_BLOCK}", section.regenerated);
-            return Err(Error::corrupt(why, "literals section"));
-        }
         match section.kind {
             LiteralsKind::Raw => literals.extend_from_slice(section.stored()),
             LiteralsKind::Run => literals.resize(section.regenerated, section.stored().first().copied().unwrap_or(0)),

@@ -41,9 +41,8 @@ use queue::Queue;
 const DEPTH: usize = 8;
 /// Threads that are of use beside the one that executes sequences, which takes a third of the time.
 const HELPERS: usize = 3;
-/// Memory of the blocks in the queue, and most memory of a block that is kept for another one.
+/// Memory of the blocks in the queue and of those that were executed: no block is added beyond it but the only one.
 const MEMORY: usize = 2 << 20;
-const SPARE: usize = 512 << 10;
 
 type Blocks = Queue<Block, Workspace>;
 
@@ -61,7 +60,7 @@ pub(super) struct Pipeline {
     is_all: bool,
     /// Bytes of the blocks in the queue.
     memory: usize,
-    /// Memory of a block that was executed.
+    /// Blocks that were executed, for their memory.
     spare: Vec<Block>,
     /// Hash of the content, if the frame has a checksum of all that is decoded.
     hash: Option<Xxh64>,
@@ -142,6 +141,7 @@ impl Pipeline {
                         self.is_all |= block.is_err();
                         self.memory += block.as_ref().map_or(0, Block::memory);
                         blocks.push(block);
+                        self.trim();
                     }
                 }
             }
@@ -149,7 +149,7 @@ impl Pipeline {
             self.call();
         }
         let block = self.queue.take(Workspace::decode)?;
-        self.memory -= block.as_ref().map_or(0, Block::memory);
+        self.memory = self.memory.saturating_sub(block.as_ref().map_or(0, Block::memory));
         Ok(block)
     }
 
@@ -161,6 +161,9 @@ impl Pipeline {
         let size = header::Block::HEADER + header.stored();
         let start = stored.ensure(source, at, size)?;
         let bytes = stored.get(start + header::Block::HEADER..start + size);
+        if bytes.len() < header.stored() {
+            return Err(Error::corrupt("runs past the end of the frame", "block").at(at));
+        }
         let mut block = self.spare.pop().unwrap_or_default();
         block.set(at, header, bytes, &mut self.entropy).map_err(|e| e.at(at))?;
         self.at = at.plus(to_u64(size));
@@ -231,8 +234,17 @@ impl Pipeline {
 
     /// Keeps the memory of `block` for another one.
     pub(super) fn recycle(&mut self, block: Block) {
-        if block.memory() <= SPARE {
-            self.spare.push(block);
+        self.spare.push(block);
+        self.trim();
+    }
+
+    /// Drops executed blocks that take more memory than there is.
+    fn trim(&mut self) {
+        let mut spare: usize = self.spare.iter().map(Block::memory).sum();
+        while self.memory + spare > MEMORY
+            && let Some(block) = self.spare.pop()
+        {
+            spare -= block.memory();
         }
     }
 

@@ -21,6 +21,8 @@ pub(super) const DECODER: u64 = 1 << 20;
 /// Maximum decoders kept per long frame, and maximum memory of their windows together.
 const CURSORS: u64 = 4;
 const CURSOR_MEMORY: u64 = 64 << 20;
+/// Least stored bytes of a block, on average, to decode several blocks at once.
+const BLOCK: u64 = 2 << 10;
 /// Maximum long frames that keep decoders and pieces.
 const RECENT: usize = 4;
 
@@ -74,12 +76,12 @@ impl Frames {
     }
 
     /// Creates a decoder of `frame`, from its start or the checkpoint `resume`, that works on several threads, if that helps:
-    /// a file on a server is slower than any decoder.
+    /// a file on a server is slower than any decoder, and small blocks take less time than to pass them to a thread.
     ///
     /// # Errors
     /// Fails if the window is too large.
     pub(super) fn on_threads(&self, frame: &Frame, resume: Option<&Resume>) -> Result<Option<FrameDecoder>> {
-        if !frame.is_long() || self.source.is_far() {
+        if !frame.is_long() || self.source.is_far() || frame.stored / frame.blocks.max(1) < BLOCK {
             return Ok(None);
         }
         let (limit, account) = (self.policy.window, &self.policy.account);

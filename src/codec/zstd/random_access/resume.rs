@@ -100,7 +100,8 @@ impl Frames {
         let Some(resume) = checkpoints.load(pos) else { return Ok(None) };
         let decoder = match self.on_threads(frame, Some(&resume))? {
             Some(decoder) => Ok(decoder),
-            None => charge(room).map(|kept| FrameDecoder::resume(frame, &resume, Some(kept)))?,
+            // An error of libzstd is one of the checkpoint; that there is no room is not.
+            None => FrameDecoder::resume(frame, &resume, Some(charge(room)?)),
         };
         let begin = || {
             let mut reader = Reader::stream(decoder?, None);
