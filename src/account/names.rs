@@ -53,9 +53,14 @@ impl Names {
 
     /// The number of `name`.
     pub fn find(&self, name: &[u8]) -> Option<usize> {
+        self.find_by(self.index.as_ref().map_or(0, |index| index.hash(name)), name)
+    }
+
+    /// The number of `name`, which has this hash in the index, if there is one.
+    fn find_by(&self, hash: u32, name: &[u8]) -> Option<usize> {
         match &self.index {
             None => (0..self.text.len()).find(|&number| self.is(number, name)),
-            Some(index) => index.find(index.hash(name), |number| self.is(number as usize, name)).map(|n| n as usize),
+            Some(index) => index.find(hash, |number| self.is(number as usize, name)).map(|n| n as usize),
         }
     }
 
@@ -65,7 +70,8 @@ impl Names {
     /// [`Kind::TooLarge`] beyond 4 billion names; otherwise as [`Text::push`].
     pub fn insert(&mut self, name: impl AsRef<[u8]>) -> Result<bool> {
         let name = name.as_ref();
-        if self.find(name).is_some() {
+        let hash = self.index.as_ref().map_or(0, |index| index.hash(name));
+        if self.find_by(hash, name).is_some() {
             return Ok(false);
         }
         let count = self.text.len();
@@ -73,7 +79,7 @@ impl Names {
         let number = u32::try_from(count).map_err(|_| Error::new(Kind::TooLarge { value, limit }, WHAT))?;
         self.text.push(name)?;
         match &mut self.index {
-            Some(index) => index.insert(index.hash(name), number)?,
+            Some(index) => index.insert(hash, number)?,
             None if count < FEW => {}
             None => {
                 let mut index = HashIndex::new(&self.account);

@@ -105,8 +105,11 @@ struct Step {
 impl Step {
     /// Compares the names of two steps, which `name` gives, each with a final `/` if it stands for content.
     fn cmp<'a>(&self, other: &Self, name: impl Fn(&Self) -> &'a str) -> Ordering {
-        let bytes = |step: &Self| name(step).bytes().chain(step.content.then_some(b'/'));
-        bytes(self).cmp(bytes(other))
+        let (one, two) = (name(self).as_bytes(), name(other).as_bytes());
+        let len = one.len().min(two.len());
+        let end = |name: &[u8], step: &Self| name.get(len).copied().or(step.content.then_some(b'/'));
+        // No name has a slash, so the ends of two names differ.
+        one[..len].cmp(&two[..len]).then_with(|| end(one, self).cmp(&end(two, other)))
     }
 }
 

@@ -48,6 +48,11 @@ fn name_of(stem: &[u8], is_safe: bool) -> String {
     }
 }
 
+/// The name of `base` with `suffix`, which most files of an archive do not have.
+fn with_suffix<'a>(base: &'a str, suffix: &str) -> Cow<'a, str> {
+    if suffix.is_empty() { Cow::Borrowed(base) } else { Cow::Owned([base, suffix].concat()) }
+}
+
 /// A listing under construction.
 pub(super) struct ListingBuilder<'a> {
     listing: Listing,
@@ -91,17 +96,26 @@ impl<'a> ListingBuilder<'a> {
     /// [`Kind::TooLarge`](crate::error::Kind) beyond 4 billion names; `NoRoom` if the account is exhausted.
     pub(super) fn push(&mut self, entry: Entry) -> Result<()> {
         let goes_along = |e: &Entry| e.stem == entry.stem && e.nested == entry.nested;
-        let is_new = self.together.iter().all(|e| e.suffix != entry.suffix);
-        if !(is_new && self.together.last().is_some_and(goes_along)) {
-            let together = mem::take(&mut self.together);
-            self.add(together)?;
+        let is_new = || self.together.iter().all(|e| e.suffix != entry.suffix);
+        if !(self.together.last().is_some_and(goes_along) && is_new()) {
+            self.add_together()?;
         }
         self.together.push(entry);
         Ok(())
     }
 
-    /// Adds entries that share a stem.
-    fn add(&mut self, entries: Vec<Entry>) -> Result<()> {
+    /// Adds the entries that were pushed last.
+    fn add_together(&mut self) -> Result<()> {
+        let mut together = mem::take(&mut self.together);
+        self.add(&mut together)?;
+        // Its memory is for the next ones: there may be millions.
+        together.clear();
+        self.together = together;
+        Ok(())
+    }
+
+    /// Adds entries that share a stem, and takes them out.
+    fn add(&mut self, entries: &mut Vec<Entry>) -> Result<()> {
         let Some(first) = entries.first() else { return Ok(()) };
         if first.nested && self.listing.depth < DEPTH {
             let slash = first.stem.iter().position(|&b| b == b'/');
@@ -118,10 +132,10 @@ impl<'a> ListingBuilder<'a> {
         let base = name_of(stem, first.is_safe);
 
         let explicit = entries.iter().any(|entry| entry.suffix == ".npy");
-        let derived: Vec<bool> = entries.iter().map(|entry| !explicit && is_typed(entry)).collect();
+        let has_npy = |entry: &Entry| !explicit && is_typed(entry);
         let mut suffixes: Vec<&'static str> = entries.iter().map(|entry| entry.suffix).collect();
         let mut array = None;
-        for (entry, _) in entries.iter().zip(&derived).filter(|(_, derived)| **derived) {
+        for entry in entries.iter().filter(|entry| has_npy(entry)) {
             suffixes.push(".npy");
             if let Node::File(file) = &entry.node {
                 suffixes.extend(companions::headers(file, "").iter().map(|(suffix, _)| suffix));
@@ -132,10 +146,10 @@ impl<'a> ListingBuilder<'a> {
             return Ok(());
         }
         let base = self.distinct(base, &suffixes)?;
-        for (entry, derived) in entries.into_iter().zip(derived) {
-            let number = u32::try_from(self.listing.len());
-            let stored = self.child(&format!("{base}{}", entry.suffix), entry.node)?;
-            if let (true, Ok(raw)) = (derived, number) {
+        for entry in entries.drain(..) {
+            let (number, has_npy) = (u32::try_from(self.listing.len()), has_npy(&entry));
+            let stored = self.child(&with_suffix(&base, entry.suffix), entry.node)?;
+            if let (true, Ok(raw)) = (has_npy, number) {
                 self.listing.push(&format!("{base}.npy"), What::Npy(raw, stored))?;
             }
         }
@@ -143,11 +157,11 @@ impl<'a> ListingBuilder<'a> {
         for (suffix, header) in companions::headers(&array, &base) {
             self.child(&format!("{base}{suffix}"), Node::from(header))?;
         }
-        companions::picture(&array, &self.account).map_or(Ok(()), |picture| self.add(vec![picture]))
+        companions::picture(&array, &self.account).map_or(Ok(()), |picture| self.add(&mut vec![picture]))
     }
 
     /// Adds entries to the directory of the path component `head`.
-    fn add_below(&mut self, head: &[u8], rest: &[u8], entries: Vec<Entry>) -> Result<()> {
+    fn add_below(&mut self, head: &[u8], rest: &[u8], entries: &mut Vec<Entry>) -> Result<()> {
         let base = name_of(head, entries.first().is_some_and(|entry| entry.is_safe));
         let key = [0, 1].map(|i: usize| self.keys.get(i).map_or(0, |key| key.hash_one(head)));
         let hash = self.renamed.hash(head);
@@ -157,9 +171,9 @@ impl<'a> ListingBuilder<'a> {
         let renamed = || self.renamed.find(hash, |index| listing.get(index.into()).is_some_and(is_its));
         let index = match named.map_or_else(|| renamed().map(u64::from), Some) {
             Some(index) => index,
-            None => self.group(&base, &entries, hash, key)?,
+            None => self.group(&base, entries, hash, key)?,
         };
-        entries.into_iter().try_for_each(|entry| self.add_to(index, entry, rest))
+        entries.drain(..).try_for_each(|entry| self.add_to(index, entry, rest))
     }
 
     /// Adds a directory called `base` for a path component with the hash `hash`; returns its index.
@@ -200,7 +214,7 @@ impl<'a> ListingBuilder<'a> {
 
     /// The first child with the name `base` and one of `suffixes`.
     fn taken(&self, base: &str, suffixes: &[&'static str]) -> Option<u64> {
-        suffixes.iter().find_map(|suffix| self.listing.find(format!("{base}{suffix}").as_bytes()))
+        suffixes.iter().find_map(|suffix| self.listing.find(with_suffix(base, suffix).as_bytes()))
     }
 
     /// `base`, or `base~2`, `base~3`, ...: the first name that is free with each of `suffixes`.
@@ -249,8 +263,7 @@ impl<'a> ListingBuilder<'a> {
     /// # Errors
     /// As [`ListingBuilder::push`].
     pub(super) fn finish(mut self) -> Result<Listing> {
-        let together = mem::take(&mut self.together);
-        self.add(together)?;
+        self.add_together()?;
         let mut listing = self.listing;
         for (index, mut entries) in self.entries {
             entries.shrink_to_fit();

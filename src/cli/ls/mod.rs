@@ -9,6 +9,7 @@ mod directory;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::OsStr;
+use std::fmt::Write as _;
 use std::io::Write;
 
 use crate::archive::Archive;
@@ -16,7 +17,7 @@ use crate::cli::args;
 use crate::cli::paths::TreePath;
 use crate::cli::report::{self, Failure, Outcome};
 use crate::text::escaped;
-use crate::tree::{Ino, Kind};
+use crate::tree::{Attr, Ino, Kind};
 
 /// So many files of which the size must be counted are measured last: to list an archive in one counts it on the way.
 const LATER: usize = 16;
@@ -62,37 +63,38 @@ pub(super) fn print(
     for entry in &later {
         sizes.measure(entry, shown(entry, whole));
     }
+    let mut line = String::new();
     for entry in top.sorted(tree, args.recursive) {
         let entry = entry.map_err(refused)?;
-        let name = format!("{}{}", if whole { before } else { "" }, shown(&entry, whole));
-        let name = escape(&name, to_terminal);
-        let printed = if args.long {
-            let (size, width) = (sizes.digits(&entry), sizes.width);
-            let target = match entry.kind {
-                Kind::File | Kind::Dir => String::new(),
-                // One that leads out of the container cannot be read.
-                Kind::Link => format!(" -> {}", tree.link(entry.ino).as_deref().unwrap_or("?")),
-            };
-            let mode = mode(entry.kind, tree.cheap_attr(entry.ino).and_then(|attr| attr.mode));
-            writeln!(out, "{mode} {size:>width$} {name}{}", escape(&target, to_terminal))
-        } else {
-            writeln!(out, "{name}")
-        };
-        printed.map_err(|e| report::output(&e))?;
+        line.clear();
+        let attr = if args.long { tree.cheap_attr(entry.ino) } else { None };
+        if args.long {
+            line.extend(mode(entry.kind, attr.and_then(|attr| attr.mode)));
+            sizes.push(&entry, attr, &mut line);
+        }
+        let before = if whole { before } else { "" };
+        line.extend([escape(before, to_terminal), escape(shown(&entry, whole), to_terminal)]);
+        if args.long && entry.kind == Kind::Link {
+            // One that leads out of the container cannot be read.
+            let target = tree.link(entry.ino);
+            line.extend([" -> ", &escape(target.as_deref().unwrap_or("?"), to_terminal)]);
+        }
+        line.push('\n');
+        out.write_all(line.as_bytes()).map_err(|e| report::output(&e))?;
     }
     if sizes.failed.is_empty() { Ok(()) } else { Err(Failure::reported()) }
 }
 
 /// The type and the permissions of an entry, which may be `recorded`.
-fn mode(kind: Kind, recorded: Option<u16>) -> String {
+fn mode(kind: Kind, recorded: Option<u16>) -> impl Iterator<Item = char> {
     let (letter, usual) = match kind {
         Kind::File => ('-', 0o444),
         Kind::Dir => ('d', 0o555),
         Kind::Link => ('l', 0o777),
     };
     let mode = recorded.filter(|_| kind != Kind::Link).unwrap_or(usual);
-    let bit = |(place, letter): (u32, char)| if mode >> place & 1 == 1 { letter } else { '-' };
-    std::iter::once(letter).chain((0..9).rev().zip("rwxrwxrwx".chars()).map(bit)).collect()
+    let bit = move |(place, letter): (u32, char)| if mode >> place & 1 == 1 { letter } else { '-' };
+    std::iter::once(letter).chain((0..9).rev().zip("rwxrwxrwx".chars()).map(bit))
 }
 
 /// The sizes of entries as they are printed.
@@ -108,7 +110,7 @@ struct Sizes<'a> {
 impl Sizes<'_> {
     /// Makes room for `size`.
     fn fit(&mut self, size: u64) {
-        self.width = self.width.max(size.to_string().len());
+        self.width = self.width.max(size.checked_ilog10().map_or(1, |log| log as usize + 1));
     }
 
     /// Determines the size of `entry`, or reports why that fails.
@@ -122,11 +124,15 @@ impl Sizes<'_> {
         }
     }
 
-    /// The size of `entry`, or a question mark.
-    fn digits(&self, entry: &TreePath) -> String {
-        let attr = || self.archive.tree().attr(entry.ino, &**self.archive.cache()).ok();
-        let known = if self.failed.contains(&entry.ino) { None } else { attr() };
-        known.map_or_else(|| "?".to_owned(), |attr| attr.size.to_string())
+    /// Appends the size of `entry`, or a question mark, to `line`; `attr` if it is known without decoding.
+    fn push(&self, entry: &TreePath, attr: Option<Attr>, line: &mut String) {
+        let found = || self.archive.tree().attr(entry.ino, &**self.archive.cache()).ok();
+        let attr = attr.or_else(|| if self.failed.contains(&entry.ino) { None } else { found() });
+        // Nothing fails to be appended to a string.
+        _ = match attr {
+            Some(attr) => write!(line, " {:>1$} ", attr.size, self.width),
+            None => write!(line, " {:>1$} ", "?", self.width),
+        };
     }
 }
 

@@ -63,11 +63,16 @@ impl Window {
     /// A window of `len` bytes and blocks of at most `max_block` bytes, with the content `before` it and all the memory that
     /// it will need; `None` if the account has no room for that in memory.
     pub(super) fn in_memory(account: &Account, len: u64, max_block: usize, before: &[u8]) -> Option<Self> {
+        let mut buffer = account.buffer_in_memory(to_u64(Self::size(len, max_block)?), HISTORY)?;
         let len = usize::try_from(len).ok()?.max(1024);
-        let bytes = len.checked_add(slack(len))?.checked_add(max_block + ROOM)?;
-        let mut buffer = account.buffer_in_memory(to_u64(bytes), HISTORY)?;
         buffer.get_mut(..before.len())?.copy_from_slice(before);
         Some(Self { len, max_block, account: account.clone(), buffer, end: before.len(), given: before.len() })
+    }
+
+    /// The memory of such a window, if it has an address.
+    pub(super) fn size(len: u64, max_block: usize) -> Option<usize> {
+        let len = usize::try_from(len).ok()?.max(1024);
+        len.checked_add(slack(len))?.checked_add(max_block + ROOM)
     }
 
     /// Resets it for another frame, with `before` as the content before it; its memory is reused.

@@ -43,6 +43,8 @@ const DEPTH: usize = 8;
 const HELPERS: usize = 3;
 /// Memory of the blocks in the queue and of those that were executed: no block is added beyond it but the only one.
 const MEMORY: usize = 2 << 20;
+/// The part of the account's memory that one decoder may take: its window is three times that of libzstd.
+const SHARE: u64 = 4;
 
 type Blocks = Queue<Block, Workspace>;
 
@@ -90,7 +92,7 @@ impl Stream for List<'_> {
 
 impl Pipeline {
     /// A decoder before the first block of `frame`, or at a checkpoint, with `window` bytes of history; `None` if no other
-    /// thread would take part, or there is no room for its memory.
+    /// thread would take part, or its memory would leave too little to others.
     pub(super) fn new(
         frame: &Frame,
         window: u64,
@@ -99,7 +101,8 @@ impl Pipeline {
         threads: &Threads,
     ) -> Option<Self> {
         let helpers = threads.most().saturating_sub(1).min(HELPERS);
-        if helpers == 0 || !threads.is_free() {
+        let needed = Window::size(window, frame.header.max_block())?.checked_add(MEMORY)?;
+        if helpers == 0 || !threads.is_free() || to_u64(needed) > account.memory().total() / SHARE {
             return None;
         }
         let charge = account.charge_spare(to_u64(MEMORY), "blocks")?;

@@ -102,3 +102,16 @@ fn blocks_that_a_thread_has_begun_do_not_keep_their_memory_after_the_decoder() {
     }
     crate::clock::wait_until(|| account.memory().used() == 0);
 }
+
+#[test]
+fn a_decoder_takes_no_more_than_its_share_of_the_memory() {
+    let source = Source::from_bytes(compress(&contents(3 << 20)[0].1, 3, 20, false));
+    let (frame, threads) = (frame_of(&source), Threads::new(2));
+    // The window of 1 MiB with the space behind it, and the blocks.
+    for (memory, is_used) in [(8 << 20, false), (16 << 20, false), (32 << 20, true)] {
+        let account = Account::new(memory, 0);
+        let decoder = FrameDecoder::on_threads(&frame, None, 1 << 31, &account, &threads).unwrap();
+        assert_eq!(decoder.is_some(), is_used, "{memory}");
+        assert!(account.memory().used() <= memory / SHARE);
+    }
+}
