@@ -178,3 +178,21 @@ fn a_broken_block_harms_no_member_before_it() {
     }
     assert!(served > 5, "{served}");
 }
+
+#[test]
+fn small_members_at_the_end_are_all_listed() {
+    let dir = Dir(tempfile::tempdir().unwrap());
+    for (large, zeros) in [(5 * MIB, 1024), (5 * MIB + 300_000, 10_240), (9 * MIB, 0)] {
+        let small = (0..60).map(|i| (format!("s{i:02}"), content(100 + i as usize, i)));
+        let members: Vec<_> = std::iter::once(("large".to_owned(), content(large, 7))).chain(small).collect();
+        let mut bytes: Vec<u8> = members.iter().flat_map(|(name, content)| member(name, b'0', content)).collect();
+        bytes.resize(bytes.len() + zeros, 0);
+        for verify in [Verify::Background, Verify::First, Verify::Off, Verify::default()] {
+            let archive = open(&dir.write(&frame(&bytes, true)), verify);
+            assert!(names(&archive).iter().eq(members.iter().map(|(name, _)| name)), "{large}, {zeros}, {verify:?}");
+            for (name, content) in &members {
+                assert!(archive.file(&format!("x.tar/{name}")).unwrap().read().unwrap() == *content, "{name}");
+            }
+        }
+    }
+}
