@@ -69,6 +69,20 @@ struct OpenDir {
     rest: Rest,
 }
 
+impl OpenDir {
+    /// The entry at `position`; its path has room for a `/`.
+    fn entry(&self, tree: &Tree, position: u64) -> Result<Option<TreePath>> {
+        let mut found = None;
+        tree.open_dir(self.ino)?.visit(position, |entry| {
+            let mut path = String::with_capacity(self.path.len() + entry.name.len() + 1);
+            path.extend([&self.path, entry.name]);
+            found = Some(TreePath { path, ino: entry.ino, kind: entry.kind });
+            true
+        })?;
+        Ok(found)
+    }
+}
+
 /// The entries of an open directory that are left.
 enum Rest {
     /// A directory with its names in memory.
@@ -176,12 +190,12 @@ impl Sorted<'_> {
                 self.open.pop();
                 continue;
             };
-            let Some(entry) = self.tree.entry(dir.ino, step.position)? else { continue };
-            let path = format!("{}{}", dir.path, entry.name);
+            let Some(mut entry) = dir.entry(self.tree, step.position)? else { continue };
             if !step.content {
-                return Ok(Some(TreePath { path, ino: entry.ino, kind: entry.kind }));
+                return Ok(Some(entry));
             }
-            self.enter(path + "/", entry.ino)?;
+            entry.path.push('/');
+            self.enter(entry.path, entry.ino)?;
         }
         Ok(self.only.take())
     }

@@ -17,6 +17,7 @@ mod broken;
 mod content;
 mod dtype;
 mod entry;
+mod failed;
 mod file;
 mod fragments;
 pub mod fzm;

@@ -160,17 +160,13 @@ fn variable(chunks: &Arc<ChunkIndex>, blob: &BlobRef) -> Result<Content> {
 /// # Errors
 /// Fails with `error` itself if it is transient, so that the directory can be listed again.
 pub(super) fn failing(error: Error) -> Result<Content> {
-    if error.is_lasting() { Ok(fails(error)) } else { Err(error) }
-}
-
-fn fails(error: Error) -> Content {
-    Content::Computed { len: None, make: Arc::new(move |_| Err(error.clone())) }
+    if error.is_lasting() { Ok(Content::failed(None, error)) } else { Err(error) }
 }
 
 /// The entry of a directory that cannot be listed because of `error`: a file that fails with it, so that the directory
 /// around it can be listed, and its files do not appear to be missing.
 pub(super) fn unknown_directory(error: &Error) -> Node {
-    File::new(fails(error.clone())).into()
+    File::new(Content::failed(None, error.clone())).into()
 }
 
 /// The attributes that the header of a chunk gives.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::bytes::to_u64;
 use crate::checksum::{ChecksumGate, Threads, Verified};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::{Blob, BlobRef, Content, Grid, Layout, OnDevice, Options};
 use crate::limits::{Limits, zeroed};
 
@@ -78,11 +78,6 @@ pub(super) fn content(
     }
     let tail = linear(array..stream.len());
     (Content::Join(Arc::from([grid, Content::Blob(tail.clone())])), vec![blob, tail])
-}
-
-/// A blob that always fails, for a stream that could not be built.
-pub(super) fn failed(error: Error) -> Content {
-    Content::Blob(BlobRef::new(FailedBlob(error)))
 }
 
 /// Piece size in bytes for a stream with units of `unit` bytes.
@@ -240,18 +235,6 @@ impl Blob for Bricked {
             return Ok(());
         }
         (first..).zip(pieces).try_for_each(|(piece, dst)| self.decode(piece, dst))
-    }
-}
-
-struct FailedBlob(Error);
-
-impl Blob for FailedBlob {
-    fn layout(&self) -> Result<Layout> {
-        Err(self.0.clone())
-    }
-
-    fn decode(&self, _piece: u64, _dst: &mut [u8]) -> Result<()> {
-        Err(self.0.clone())
     }
 }
 

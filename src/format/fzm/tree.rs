@@ -9,7 +9,7 @@ use crate::format::{ArrayList, Arrays, Attrs, Content, Entry, File, FileExtent, 
 
 use super::describe;
 use super::pipeline::{Buffer, Pipeline};
-use super::{blob, diagram};
+use super::diagram;
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::text;
@@ -102,7 +102,7 @@ fn stored(p: &Pipeline) -> Vec<Entry> {
 fn file(p: &Pipeline, buffer: Result<&Buffer>, typed: bool) -> File {
     let buffer = match buffer {
         Ok(buffer) => buffer,
-        Err(e) => return File::new(blob::failed(e.clone())).attr("error", e),
+        Err(e) => return File::new(Content::failed(None, e.clone())).attr("error", e),
     };
     let mut file = match &buffer.content {
         Content::FileExtent(stored) => stored_file(stored.clone()),

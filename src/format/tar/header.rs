@@ -83,11 +83,12 @@ pub(super) fn is_header(block: &[u8; BLOCK_LEN]) -> bool {
 
 /// The sums of the bytes, unsigned and signed, with spaces instead of the sum itself. 512 bytes cannot overflow.
 fn sums(block: &[u8; BLOCK_LEN]) -> [i64; 2] {
-    let mut block = tar::Header::from_byte_slice(block).clone();
-    block.as_old_mut().cksum.fill(b' ');
-    let unsigned = block.as_bytes().iter().map(|&byte| i32::from(byte)).sum::<i32>();
-    let signed = block.as_bytes().iter().map(|&byte| i32::from(byte.cast_signed())).sum::<i32>();
-    [unsigned.into(), signed.into()]
+    let mut block = *block;
+    block.iter_mut().skip(SUM.0).take(SUM.1).for_each(|byte| *byte = b' ');
+    let sum = block.iter().map(|&byte| u32::from(byte)).sum::<u32>();
+    // Signed, each of them is 256 less.
+    let negative = block.iter().map(|&byte| u32::from(byte >> 7)).sum::<u32>();
+    [sum, sum.wrapping_sub(negative << 8)].map(|sum| sum.cast_signed().into())
 }
 
 /// The bytes before the first NUL.

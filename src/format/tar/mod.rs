@@ -158,8 +158,7 @@ impl Archive {
             return found;
         }
         let error = Error::new(Kind::Truncated { need: len, have: there }, "content").at(FileOffset(at));
-        let missing = Content::Computed { len: Some(len - there), make: Arc::new(move |_| Err(error.clone())) };
-        Content::Join([found, missing].into())
+        Content::Join([found, Content::failed(Some(len - there), error)].into())
     }
 
     /// The file of `node`.
@@ -179,8 +178,7 @@ impl Archive {
             }
             NodeKind::Dangling => {
                 let why = "a hard link to a name that no member before it has";
-                let error = Error::corrupt(why, "linkname").at(node.at());
-                Content::Computed { len: None, make: Arc::new(move |_| Err(error.clone())) }
+                Content::failed(None, Error::corrupt(why, "linkname").at(node.at()))
             }
             _ => self.stored(node.at().0, len),
         };

@@ -78,7 +78,7 @@ impl Zstd {
     fn data(&self) -> File {
         let content = match self.unknown.clone() {
             None => Content::Blob(self.data_ref.clone()),
-            Some(error) => Content::Computed { len: None, make: Arc::new(move |_| Err(error.clone())) },
+            Some(error) => Content::failed(None, error),
         };
         let data = File::new(content);
         data.typed(self.array.clone()).stored(self.source.len()).attr("codec", "zstd")

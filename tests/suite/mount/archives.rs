@@ -193,3 +193,24 @@ fn extracting_writes_the_members_with_their_times_and_programs_stay_programs() {
     // Holes stay holes.
     sh(&dir, "cmp out/x.tar/holes want/holes && test $(stat -c %b out/x.tar/holes) -lt 100");
 }
+
+#[test]
+fn what_is_there_of_the_last_member_of_a_cut_off_archive_is_read_however_much_is_missing() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::nothing();
+    let dir = mounted.dir.path();
+    sh(dir, "seq 3000 > big && truncate -s 1T big && (tar -cf - big || true) 2>/dev/null | head -c 9728 > x.tar");
+    fs::write(dir.join("x.tar.zst"), zstd(&fs::read(dir.join("x.tar")).unwrap())).unwrap();
+    mount(&mounted, &dir.join("x.tar.zst"), &[]);
+    let found = mounted.path("x.tar");
+    assert_eq!(sh(&found, "stat -c %s big"), format!("{}\n", 1_u64 << 40));
+    // The page of 4 KiB in which it ends is missing.
+    sh(dir, &format!("cmp -n 8192 big {}/big", found.display()));
+    for skip in ["9216", "1G"] {
+        let command = format!("dd if=big bs=1 count=1 iflag=skip_bytes skip={skip} 2>&1 || true");
+        assert!(sh(&found, &command).contains("Input/output error"), "{skip}");
+    }
+    assert!(sh(&found, "cat error.txt").contains("truncated"));
+}
