@@ -10,9 +10,11 @@ use super::report::{self, Failure, Outcome};
 use crate::archive::{Archive, CopyError, Directory, NodeKind};
 use crate::bytes::to_u64;
 use crate::error::Error;
-use crate::platform::AsFd;
-use crate::platform::os_error;
+use crate::platform::{self, AsFd, os_error};
 use crate::source::Passed;
+
+/// Bytes of a pipe: as many as any user may have on Linux.
+const PIPE: usize = 1 << 20;
 
 pub(super) fn run(args: &args::Cat) -> Outcome {
     args.reading.start()?;
@@ -25,6 +27,7 @@ pub(super) fn run(args: &args::Cat) -> Outcome {
     // Bypasses the line buffering of `io::stdout`.
     let out = io::stdout().as_fd().try_clone_to_owned().map_err(|e| report::output(&e))?;
     let mut out = File::from(out);
+    platform::widen_pipe(&out, PIPE);
     let mut outcome = Ok(());
     for path in &args.paths {
         let written = match (&archive, &directory) {

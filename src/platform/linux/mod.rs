@@ -103,6 +103,12 @@ pub fn write_in_place(file: &File) {
     }
 }
 
+/// Lets the pipe `file` hold `len` bytes, if it is one and the user may have so many, so that its ends wait for each other
+/// less often.
+pub fn widen_pipe(file: &File, len: usize) {
+    rustix::pipe::fcntl_setpipe_size(file, len).ok();
+}
+
 /// Extends `file` to `len` bytes and allocates all of its blocks.
 ///
 /// # Errors
