@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
+use std::time::SystemTime;
 
 use crate::platform::{self, AtFlags, CWD, Errno, Mode, OFlags, OwnedFd, RenameFlags, SEARCH, name_of_file};
 
@@ -76,6 +77,16 @@ impl Beneath {
     /// From openat(2); also fails if a component is not a directory.
     pub(super) fn below(&self, path: &str) -> io::Result<Self> {
         self.walk(path, |_, _| Ok(())).map(Self)
+    }
+
+    /// Sets when the directory `path`, which must exist, was modified.
+    ///
+    /// # Errors
+    /// From openat(2) and futimens(2); also fails if a component is not a directory.
+    pub(super) fn set_modified(&self, path: &str, time: SystemTime) -> io::Result<()> {
+        let dir = self.walk(path, |_, _| Ok(()))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        File::from(platform::openat(&dir, ".", flags, Mode::empty())?).set_modified(time)
     }
 
     /// The slot for the file `path`; its directory must exist.

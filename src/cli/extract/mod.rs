@@ -70,12 +70,20 @@ pub(super) fn archive_to(
         }
     };
     let Ok(_) = parallel::together(args.reading.options().thread_count().saturating_sub(1), work);
+    job.date_directories(wanted());
     job.progress.finish();
     let more = job.taken.load(Ordering::Relaxed).saturating_sub(NAMED);
     if more > 0 {
         report::report(&Failure::at(&args.dir, format_args!("{more} more exist already; --force replaces them")));
     }
     if job.failed.into_inner() { Err(Failure::reported()) } else { Ok(()) }
+}
+
+/// When what has these attributes was modified. `None` before 1970, since those nanoseconds count forward.
+fn modified(attr: &Attr) -> Option<SystemTime> {
+    let (seconds, nanoseconds) = attr.mtime;
+    let since = Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanoseconds).ok()?);
+    SystemTime::UNIX_EPOCH.checked_add(since)
 }
 
 /// The entries requested by name; the root if there are none.
@@ -275,6 +283,17 @@ impl Job<'_> {
             && file.and_then(|ino| tree.path(ino)).is_some_and(|path| !is_asked(&path))
     }
 
+    /// Gives the directories of `wanted` their times, which each file that was written to them has changed.
+    fn date_directories(&self, wanted: Wanted) {
+        for found in wanted.flatten().filter(|found| found.kind() == EntryKind::Directory) {
+            let attr = self.archive.tree().cheap_attr(found.ino());
+            // One that could not be made was reported; Windows opens no directory to write to it.
+            if let Some(time) = attr.as_ref().and_then(modified) {
+                self.dir.set_modified(found.path(), time).ok();
+            }
+        }
+    }
+
     fn fill(&self, found: &Entry, file: &mut File) -> Result<(), CopyError> {
         let opened = found.open()?;
         self.progress.add_total(opened.len());
@@ -284,14 +303,11 @@ impl Job<'_> {
         })?;
         holes::end(file).map_err(CopyError::Write)?;
         let (tree, cache) = (self.archive.tree(), self.archive.cache());
-        let Attr { mtime: (seconds, nanoseconds), mode, .. } = tree.attr(found.ino(), &**cache)?;
-        if let Some(recorded) = mode.filter(|mode| mode & 0o111 != 0) {
+        let attr = tree.attr(found.ino(), &**cache)?;
+        if let Some(recorded) = attr.mode.filter(|mode| mode & 0o111 != 0) {
             set_executable(file, recorded.into()).map_err(CopyError::Write)?;
         }
-        let since = Duration::new(seconds.unsigned_abs(), u32::try_from(nanoseconds).unwrap_or(0));
-        // Times before 1970 are not set, since their nanoseconds count forward; such files keep their creation time.
-        let mtime = SystemTime::UNIX_EPOCH.checked_add(since).filter(|_| seconds >= 0);
-        mtime.map_or(Ok(()), |mtime| file.set_modified(mtime)).map_err(CopyError::Write)
+        modified(&attr).map_or(Ok(()), |time| file.set_modified(time)).map_err(CopyError::Write)
     }
 
     /// Prints and records a failure.

@@ -74,6 +74,12 @@ fn a_compressed_archive_is_the_directory_that_tar_extracts() {
     sh(&found, "tail -n 1 a/b/numbers | grep -qx 200000 && test $(find . -type f | wc -l) -eq 5");
     // Holes take no blocks.
     sh(&found, "test $(du -k holes | cut -f 1) -le 1");
+    // As real files too, with the times of directories.
+    let extracted = dir.join("out");
+    assert!(run(fzmfs().arg("extract").args([&file, &extracted]).arg("x.tar")).status.success());
+    sh(&dir, "diff -r --no-dereference out/x.tar want");
+    let dated = |dir: &Path| sh(dir, r"find . -mindepth 1 -type d -printf '%T@ %p\n' | sort");
+    assert_eq!(dated(&extracted.join("x.tar")), dated(&want));
     // What tar makes of it again is the same.
     let again = sh(&found, "tar -cf - . | tar -t | sort");
     assert_eq!(again, sh(&want, "tar -cf - . | tar -t | sort"));
