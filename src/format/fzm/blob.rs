@@ -267,7 +267,7 @@ impl Shape {
 mod tests {
     use super::*;
     use crate::checksum::Verify;
-    use crate::error::Kind;
+    use crate::error::{Error, Kind};
 
     /// Bytes that count up. As bricks: a 3 x 5 array in bricks of 2 x 2, then a tail of one byte.
     struct Counting {

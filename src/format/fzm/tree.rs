@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use crate::format::{ArrayList, Arrays, Attrs, Content, Entry, File, FileExtent, Node, numbered_dimensions};
 
-use super::describe;
 use super::pipeline::{Buffer, Pipeline};
-use super::diagram;
+use super::{describe, diagram};
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::text;
