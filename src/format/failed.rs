@@ -16,7 +16,7 @@ struct Failed {
 
 impl Blob for Failed {
     fn layout(&self) -> Result<Layout> {
-        let layout = |len: u64| Layout::Uniform { len, piece: PIECE.min(len) };
+        let layout = |len: u64| Layout::Uniform { len, piece: PIECE };
         self.len.map(layout).ok_or_else(|| self.error.clone())
     }
 

@@ -103,10 +103,12 @@ pub fn write_in_place(file: &File) {
     }
 }
 
-/// Lets the pipe `file` hold `len` bytes, if it is one and the user may have so many, so that its ends wait for each other
-/// less often.
+/// Lets the pipe `file` hold at least `len` bytes, if it is one and the user may have so many, so that its ends wait for each
+/// other less often.
 pub fn widen_pipe(file: &File, len: usize) {
-    rustix::pipe::fcntl_setpipe_size(file, len).ok();
+    if rustix::pipe::fcntl_getpipe_size(file).is_ok_and(|has| has < len) {
+        rustix::pipe::fcntl_setpipe_size(file, len).ok();
+    }
 }
 
 /// Extends `file` to `len` bytes and allocates all of its blocks.
