@@ -24,11 +24,11 @@ fn content() -> Vec<u8> {
     (0..PIECES * MIB / 16).flat_map(|i| [i / 7, i * i / 13]).flat_map(u64::to_le_bytes).collect()
 }
 
-/// One frame, with a small window and a checksum; its size is stated only if `is_sized`.
-fn frame(content: &[u8], is_sized: bool) -> Vec<u8> {
+/// One frame, with a window of `1 << window_log` bytes and a checksum; its size is stated only if `is_sized`.
+fn frame(content: &[u8], window_log: u32, is_sized: bool) -> Vec<u8> {
     let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
     encoder.include_checksum(true).unwrap();
-    encoder.window_log(17).unwrap();
+    encoder.window_log(window_log).unwrap();
     if is_sized {
         encoder.set_pledged_src_size(Some(content.len() as u64)).unwrap();
     }
@@ -50,8 +50,12 @@ struct Opened {
 
 impl Place {
     fn new(is_sized: bool) -> Self {
+        Self::with_window(17, is_sized)
+    }
+
+    fn with_window(log: u32, is_sized: bool) -> Self {
         let place = Self { dir: tempfile::tempdir().unwrap(), content: content() };
-        fs::write(place.file(), frame(&place.content, is_sized)).unwrap();
+        fs::write(place.file(), frame(&place.content, log, is_sized)).unwrap();
         place
     }
 
@@ -64,7 +68,10 @@ impl Place {
     }
 
     fn open(&self, index: Index) -> Opened {
-        let account = Account::new(256 * MIB, 0);
+        self.open_with(index, Account::new(256 * MIB, 0))
+    }
+
+    fn open_with(&self, index: Index, account: Account) -> Opened {
         let verify = Verify::Background(BackgroundChecks::default());
         let (pieces, threads) = (Pieces::new(account.clone()), Threads::new(2));
         let options = Options { account: account.clone(), pieces, threads, verify, index, ..Options::default() };
@@ -122,6 +129,23 @@ fn without_an_index_a_reader_begins_at_the_checkpoints_of_this_mount() {
 }
 
 #[test]
+fn a_full_memory_does_not_send_readers_to_the_start() {
+    for (window_log, memory) in [(17, &[4, 8, 16, 32][..]), (21, &[16, 24, 48])] {
+        let place = Place::with_window(window_log, true);
+        place.read_in_order(&place.open(place.index()), PIECES);
+        for memory in memory {
+            let opened = place.open_with(place.index(), Account::new(memory * MIB, 1 << 30));
+            for i in 0..3 * PIECES {
+                let piece = i * 23 % PIECES;
+                // Checkpoints are before pieces 16 and 32.
+                let beside = place.read(&opened, piece);
+                assert!(beside <= 16, "2^{window_log}, {memory} MiB, read {i}, of piece {piece}: {beside}");
+            }
+        }
+    }
+}
+
+#[test]
 fn the_last_piece_is_not_served_before_the_checksum_was_verified_once() {
     let place = Place::new(true);
     place.read_in_order(&place.open(place.index()), PIECES - 1);
@@ -131,7 +155,7 @@ fn the_last_piece_is_not_served_before_the_checksum_was_verified_once() {
     assert!(place.read(&place.open(place.index()), PIECES - 1) <= 8, "now it was");
 
     // The checksum is wrong: checkpoints are left, and no verdict.
-    let mut broken = frame(&place.content, true);
+    let mut broken = frame(&place.content, 17, true);
     *broken.last_mut().unwrap() ^= 1;
     fs::write(place.file(), broken).unwrap();
     for _ in 0..2 {
@@ -144,7 +168,7 @@ fn the_last_piece_is_not_served_before_the_checksum_was_verified_once() {
 #[test]
 fn a_frame_that_is_broken_after_a_checkpoint_fails_as_it_does_from_its_start() {
     let place = Place::new(true);
-    let mut broken = frame(&place.content, true);
+    let mut broken = frame(&place.content, 17, true);
     break_block(&mut broken);
     fs::write(place.file(), &broken).unwrap();
     let wanted = place.open(Index::off()).decode(PIECES - 2).unwrap_err().to_string();
@@ -179,7 +203,7 @@ fn another_file_in_the_place_of_one_that_has_an_index_is_read_as_it_is() {
     place.read_in_order(&place.open(place.index()), PIECES);
     let time = fs::metadata(place.file()).unwrap().modified().unwrap();
     place.content.reverse();
-    fs::write(place.file(), frame(&place.content, true)).unwrap();
+    fs::write(place.file(), frame(&place.content, 17, true)).unwrap();
     fs::File::options().write(true).open(place.file()).unwrap().set_modified(time).unwrap();
     let opened = place.open(place.index());
     assert_eq!(place.read(&opened, PIECES - 1), PIECES - 1);

@@ -186,6 +186,22 @@ impl Pieces {
         drop((gone, excess));
     }
 
+    /// Removes pieces of any owner from memory, until `bytes` are free; returns whether there were some.
+    pub fn shed(&self, bytes: u64) -> bool {
+        let (mut gone, mut free) = (Vec::new(), 0_u64);
+        let mut state = self.shared.lock();
+        let State { pieces, waiting, .. } = &mut *state;
+        gone.extend(pieces.extract_if(|key, place| match place {
+            Location::Memory { bytes: piece, .. } if free < bytes && !waiting.contains(key) => {
+                free = free.saturating_add(to_u64(piece.len()));
+                true
+            }
+            Location::Memory { .. } | Location::File { .. } => false,
+        }));
+        drop(state);
+        !gone.is_empty()
+    }
+
     /// Piece `piece` of `owner`, if it is in memory.
     pub fn in_memory(&self, owner: u64, piece: u64) -> Option<Arc<Vec<u8>>> {
         match self.shared.lock().pieces.get(&(owner, piece))? {

@@ -21,6 +21,19 @@ fn pieces_are_kept_up_to_the_limit() {
 }
 
 #[test]
+fn pieces_are_shed_from_memory_as_many_as_are_asked_for() {
+    let pieces = Pieces::new(Account::new(4000, 1000));
+    (0..5).for_each(|piece| assert!(pieces.put(1, piece, vec![7; 1000]).is_none()));
+    crate::clock::wait_until(|| pieces.shared.lock().waiting.is_empty());
+    assert_eq!(pieces.memory().used(), 4000);
+    assert!(pieces.shed(1500));
+    assert_eq!(pieces.memory().used(), 2000);
+    assert!(pieces.shed(u64::MAX) && !pieces.shed(1));
+    // The last one is in the file.
+    assert_eq!((0..5).filter(|&piece| pieces.has(1, piece, 1000)).collect::<Vec<_>>(), [4]);
+}
+
+#[test]
 fn pieces_are_the_same_while_queued_and_once_written() {
     let pieces = Pieces::new(Account::new(1 << 20, 64 << 20));
     let bytes = |piece: u64| vec![piece as u8; 100_000 + piece as usize];

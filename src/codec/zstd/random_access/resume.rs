@@ -92,9 +92,12 @@ impl Frames {
         let needed = needed(frame, self.policy.window)?;
         // For the window as it is loaded; and for libzstd, which keeps a copy as its dictionary.
         let room = needed.saturating_mul(2).saturating_add(DECODER);
-        let charge = |bytes| {
-            let charged = self.policy.account.charge(bytes, "window");
-            charged.inspect_err(|_| _ = self.drop_idle(|reader| !reader.is_whole()))
+        // Pieces that are kept take all memory in time. To decode one again takes a moment, from the start of the frame minutes.
+        let charge = |bytes| loop {
+            match self.policy.account.charge_window(bytes, "window") {
+                Err(_) if self.drop_idle(|reader| !reader.is_whole()) || self.pieces.shed(bytes) => {}
+                charged => break charged,
+            }
         };
         let loading = charge(needed)?;
         let Some(resume) = checkpoints.load(pos) else { return Ok(None) };
