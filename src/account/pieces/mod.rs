@@ -186,20 +186,29 @@ impl Pieces {
         drop((gone, excess));
     }
 
-    /// Removes pieces of any owner from memory, until `bytes` are free; returns whether there were some.
+    /// Removes pieces of any owner from memory until that has `bytes` free. If all together are too few, none is removed;
+    /// returns whether they suffice.
     pub fn shed(&self, bytes: u64) -> bool {
+        let memory = self.memory();
+        let missing = bytes.saturating_sub(memory.total().saturating_sub(memory.used()));
         let (mut gone, mut free) = (Vec::new(), 0_u64);
         let mut state = self.shared.lock();
         let State { pieces, waiting, .. } = &mut *state;
-        gone.extend(pieces.extract_if(|key, place| match place {
-            Location::Memory { bytes: piece, .. } if free < bytes && !waiting.contains(key) => {
-                free = free.saturating_add(to_u64(piece.len()));
-                true
-            }
-            Location::Memory { .. } | Location::File { .. } => false,
-        }));
+        let len_of = |key: &Key, place: &Location| match place {
+            Location::Memory { bytes, .. } if !waiting.contains(key) => to_u64(bytes.len()),
+            Location::Memory { .. } | Location::File { .. } => 0,
+        };
+        let suffices = pieces.iter().map(|(key, place)| len_of(key, place)).sum::<u64>() >= missing;
+        if suffices {
+            gone.extend(pieces.extract_if(|key, place| {
+                let len = if free < missing { len_of(key, place) } else { 0 };
+                free = free.saturating_add(len);
+                len > 0
+            }));
+        }
         drop(state);
-        !gone.is_empty()
+        drop(gone);
+        suffices
     }
 
     /// Piece `piece` of `owner`, if it is in memory.
