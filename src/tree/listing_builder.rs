@@ -114,7 +114,7 @@ impl<'a> ListingBuilder<'a> {
         Ok(())
     }
 
-    /// Adds entries that share a stem, and takes them out.
+    /// Adds entries that share a stem. What it leaves in the vector is not shown.
     fn add(&mut self, entries: &mut Vec<Entry>) -> Result<()> {
         let Some(first) = entries.first() else { return Ok(()) };
         if first.nested && self.listing.depth < DEPTH {

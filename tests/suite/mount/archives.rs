@@ -74,12 +74,6 @@ fn a_compressed_archive_is_the_directory_that_tar_extracts() {
     sh(&found, "tail -n 1 a/b/numbers | grep -qx 200000 && test $(find . -type f | wc -l) -eq 5");
     // Holes take no blocks.
     sh(&found, "test $(du -k holes | cut -f 1) -le 1");
-    // As real files too, with the times of directories.
-    let extracted = dir.join("out");
-    assert!(run(fzmfs().arg("extract").args([&file, &extracted]).arg("x.tar")).status.success());
-    sh(&dir, "diff -r --no-dereference out/x.tar want");
-    let dated = |dir: &Path| sh(dir, r"find . -mindepth 1 -type d -printf '%T@ %p\n' | sort");
-    assert_eq!(dated(&extracted.join("x.tar")), dated(&want));
     // What tar makes of it again is the same.
     let again = sh(&found, "tar -cf - . | tar -t | sort");
     assert_eq!(again, sh(&want, "tar -cf - . | tar -t | sort"));
@@ -185,7 +179,7 @@ fn extracting_writes_the_members_with_their_times_and_programs_stay_programs() {
     let output = run(fzmfs().arg("extract").arg(&file).arg(dir.join("out")).arg("x.tar"));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     sh(&dir, "diff -r --no-dereference out/x.tar want");
-    let files = r"find . -type f -printf '%T@ %s %p\n' | sort; find . -type f -perm /111 | sort; find . -type l -printf '%p %l\n' | sort";
+    let files = r"find . -type f -printf '%T@ %s %p\n' | sort; find . -mindepth 1 -type d -printf '%T@ %p\n' | sort; find . -type f -perm /111 | sort; find . -type l -printf '%p %l\n' | sort";
     // Times before 1970 are not set.
     let but = |dir: &Path| {
         sh(dir, files)

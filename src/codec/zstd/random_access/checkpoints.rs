@@ -37,7 +37,7 @@ const SMALL: usize = 8 << 20;
 /// How long a container that is closed waits for its checkpoints to be written.
 const CLOSING: Duration = Duration::from_secs(5);
 /// The nice value of the thread that compresses: readers come first. It gets a tenth of the share of one of them; with 19,
-/// a sixtieth, and on a busy machine it would not end within [`CLOSING`].
+/// a sixtieth, and on a busy machine it might not end within [`CLOSING`].
 const NICE: i32 = 10;
 
 /// The account, the index and the thread that the checkpoints of all frames of a container share.
