@@ -230,6 +230,23 @@ mod tests {
     }
 
     #[test]
+    fn what_takes_no_more_than_the_limit_fails_for_its_own_reason() {
+        let own = || Err::<(), _>(Error::new(Kind::NotFound, "own"));
+        assert!(!is_opening());
+        let e = opening(1000, || {
+            assert!(is_opening());
+            charge_opening(1000 - PER_READ)?;
+            own()
+        });
+        assert!(matches!(e.unwrap_err().kind(), Kind::NotFound));
+        let account = account();
+        let all = BASE - PER_READ;
+        request(&account, 0, || charge(all)).unwrap();
+        assert!(request(&account, 0, || charge(all + 1)).is_err());
+        assert_eq!(account.peaks().decoded, BASE);
+    }
+
+    #[test]
     fn a_nested_build_is_charged_to_the_outer_build() {
         let account = account();
         let read = |len| request(&account, len, || Ok(()));

@@ -65,14 +65,6 @@ impl HashIndex {
         put(&mut self.slots, u64::from(hash) << 32 | u64::from(number))
     }
 
-    /// Marks the index as complete.
-    ///
-    /// # Errors
-    /// As [`Records::finish`].
-    pub fn finish(&mut self) -> Result<()> {
-        self.slots.finish()
-    }
-
     /// Bytes that it takes.
     pub fn weight(&self) -> u64 {
         8 * to_u64(self.slots.len())
@@ -134,5 +126,30 @@ mod tests {
         assert!(longest < 1000, "{longest} slots for one name");
         assert!(index.slots.len() <= 4 * COUNT);
         assert_ne!(HashIndex::new(&account).hash(b"x"), HashIndex::new(&account).hash(b"x"));
+    }
+
+    #[test]
+    fn two_thirds_of_the_slots_are_used_and_each_takes_eight_bytes() {
+        let mut index = HashIndex::new(&Account::new(0, 0));
+        assert_eq!((index.weight(), index.find(1, |_| true)), (0, None));
+        let weights: Vec<u64> = (0..22_u32)
+            .map(|number| {
+                index.insert(number.wrapping_mul(0x9E37_79B9), number).unwrap();
+                index.weight()
+            })
+            .collect();
+        assert_eq!(weights, [vec![128; 10], vec![256; 11], vec![512]].concat());
+    }
+
+    #[test]
+    fn an_entry_is_found_by_its_whole_hash_and_only_if_it_is_the_one_wanted() {
+        let mut index = HashIndex::new(&Account::new(1 << 20, 0));
+        // The same slot of sixteen.
+        index.insert(5, 0).unwrap();
+        index.insert(5 + 16, 1).unwrap();
+        index.insert(5, 2).unwrap();
+        assert_eq!(index.find(5 + 16, |_| true), Some(1));
+        assert_eq!(index.find(5, |number| number > 0), Some(2));
+        assert_eq!((index.find(5, |number| number == 1), index.find(5 + 32, |_| true)), (None, None));
     }
 }

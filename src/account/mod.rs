@@ -304,6 +304,19 @@ mod tests {
     }
 
     #[test]
+    fn the_disk_is_half_of_what_is_free_at_most_and_bytes_beside_are_summed() {
+        let free = platform::free_space(&directory()).unwrap();
+        let most = Account::new(0, u64::MAX).disk().total();
+        // Others write beside this test.
+        assert!((free / 3..=free / 3 * 2).contains(&most), "{most} of {free}");
+        let account = Account::new(0, 1000);
+        assert_eq!(account.disk().total(), 1000);
+        account.count_beside(7);
+        account.count_beside(-2);
+        assert_eq!(account.decoded_beside(), 5);
+    }
+
+    #[test]
     fn the_last_bytes_are_for_what_cannot_go_to_the_disk() {
         let account = Account::new(16 << 20, 8 << 20);
         let spare: Vec<_> = std::iter::from_fn(|| account.charge_spare(1 << 20, "spare")).collect();

@@ -184,6 +184,37 @@ mod tests {
         });
     }
 
+    /// Bytes of the mapping of a buffer that this process has in memory; `None` on systems that do not tell.
+    fn resident(buffer: &Buffer) -> Option<u64> {
+        let at = buffer.as_ptr().addr();
+        let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
+        let mut lines = maps.lines().skip_while(|line| {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+            let bound = |text| usize::from_str_radix(text, 16);
+            !range.is_some_and(|(start, end)| bound(start).is_ok_and(|s| s <= at) && bound(end).is_ok_and(|e| at < e))
+        });
+        let rss = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
+        Some(rss.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10)
+    }
+
+    #[test]
+    fn what_is_released_is_no_longer_in_memory() {
+        const LEN: usize = 4 << 20;
+        let account = crate::account::Account::new(0, 8 << 20);
+        let mut buffer = account.buffer(LEN as u64, "bytes").unwrap();
+        buffer.fill(1);
+        let Some(all) = resident(&buffer) else { return };
+        assert_eq!(all, LEN as u64);
+        buffer.release(0..LEN / 2);
+        assert_eq!(resident(&buffer), Some(LEN as u64 / 2));
+        buffer.release_around(LEN / 2..LEN - mapped_at_once());
+        assert_eq!(resident(&buffer), Some(0));
+        buffer.fill(2);
+        buffer.pages().release();
+        assert_eq!(resident(&buffer), Some(0));
+        assert!(buffer.iter().all(|&byte| byte == 2));
+    }
+
     #[test]
     fn released_bytes_are_read_again() {
         let account = crate::account::Account::new(0, 1 << 20);

@@ -122,6 +122,7 @@ mod tests {
             let text = |i: usize| "x".repeat(i % 200) + &i.to_string();
             (0..50_000).for_each(|i| list.push(text(i)).unwrap());
             list.finish().unwrap();
+            assert!(memory < 64 << 20 || list.weight() == account.memory().used(), "{}", list.weight());
             for i in (0..50_000).step_by(97).chain([49_999]) {
                 assert_eq!(list.get(i), Some(text(i).as_str()));
             }
@@ -131,6 +132,17 @@ mod tests {
             drop(list);
             assert_eq!((account.memory().used(), account.disk().used()), (0, 0));
         }
+    }
+
+    #[test]
+    fn a_chunk_is_filled_to_its_last_byte() {
+        let mut list = Text::new(&Account::new(0, 0), "list");
+        assert_eq!(list.weight(), 0);
+        (0..CHUNK / LONGEST).for_each(|_| list.push("x".repeat(LONGEST)).unwrap());
+        assert_eq!((list.chunks.len(), list.weight()), (0, to_u64(CHUNK + 8 * CHUNK / LONGEST)));
+        list.push("y").unwrap();
+        assert_eq!((list.chunks.len(), list.weight()), (1, to_u64(CHUNK + 8 * CHUNK / LONGEST) + 9));
+        assert_eq!(list.get(CHUNK / LONGEST), Some("y"));
     }
 
     #[test]

@@ -229,7 +229,19 @@ mod tests {
             assert_eq!(users.share(0, what).unwrap_err().errno(), errno);
             assert!(account.memory().used() <= 4 * MIB);
         }
-        assert!(account.memory().used() <= STEP && users.lock().by_user.is_empty());
+        // One step is kept.
+        assert!(account.memory().used() == STEP && users.lock().by_user.is_empty());
+    }
+
+    #[test]
+    fn who_has_too_much_of_one_kind_may_take_of_the_other() {
+        let (_, users) = users(true);
+        users.add(7, Holding { bytes: 0, descriptors: 90 });
+        users.share(7, Holding::memory(MIB)).unwrap();
+        users.add(8, Holding::memory(15 * MIB));
+        users.share(8, Holding { bytes: 0, descriptors: 1 }).unwrap();
+        assert!(users.share(7, Holding { bytes: 0, descriptors: 1 }).is_err());
+        assert!(users.share(8, Holding::memory(1)).is_err());
     }
 
     #[test]
@@ -257,6 +269,7 @@ mod tests {
         let (_, users) = users(true);
         let mut share = users.share(7, Holding::memory(MIB)).unwrap();
         share.change(Holding::memory(3 * MIB)).unwrap();
+        assert_eq!(share.held(), Holding::memory(3 * MIB));
         assert!(!users.is_short(7) && share.change(Holding::memory(11 * MIB)).is_err());
         assert_eq!(users.lock().held, Holding::memory(3 * MIB));
         share.change(Holding::memory(8 * MIB)).unwrap();

@@ -171,6 +171,31 @@ mod tests {
     }
 
     #[test]
+    fn a_mode_depends_on_what_the_check_costs_and_where_the_object_is() {
+        let kind = |mode: &Verify| match mode {
+            Verify::Auto(_) => "auto",
+            Verify::First => "first",
+            Verify::Background(_) => "background",
+            Verify::Passive(_) => "passive",
+            Verify::Off => "off",
+        };
+        let none = BackgroundChecks::default;
+        // Resolved for a check at once and for a larger one; of a piece; on a server.
+        for (mode, want) in [
+            (Verify::default(), ["auto", "first", "background", "auto", "passive"]),
+            (Verify::First, ["first"; 5]),
+            (Verify::Background(none()), ["background"; 5]),
+            (Verify::Passive(none()), ["passive", "background", "background", "first", "passive"]),
+            (Verify::Off, ["off"; 5]),
+        ] {
+            let of =
+                [mode.clone(), mode.resolve(AT_ONCE), mode.resolve(AT_ONCE + 1), mode.of_piece(), mode.clone().far()];
+            assert_eq!(of.each_ref().map(kind), want);
+            assert_eq!(kind(&mode.renewed()), want[0]);
+        }
+    }
+
+    #[test]
     fn a_checksum_over_a_huge_range_ends_when_the_container_is_closed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("sparse");

@@ -21,11 +21,32 @@ fn pieces_are_kept_up_to_the_limit() {
 }
 
 #[test]
+fn a_store_has_a_kind_numbers_for_owners_and_buffers_to_use_again() {
+    let all = [Pieces::new(Account::new(10, 0)), Pieces::read_once(Account::new(10, 0)), Pieces::off()];
+    let kinds = |stores: &[Arc<Pieces>; 3]| stores.each_ref().map(|store| (store.is_on(), store.reads_once()));
+    assert_eq!(kinds(&all), [(true, false), (true, true), (false, false)]);
+    assert_eq!(kinds(&all.each_ref().map(|store| store.renewed())), kinds(&all));
+    let [pieces, ..] = all;
+    assert_eq!((pieces.owners(3), pieces.owners(2), pieces.owners(1)), (0, 3, 5));
+    let spare = vec![1; 100];
+    let at = spare.as_ptr();
+    assert!(!pieces.has_spare());
+    pieces.recycle(spare);
+    assert!(pieces.has_spare());
+    let again = pieces.buffer(100).unwrap();
+    assert_eq!((again.as_ptr(), again.len(), pieces.has_spare()), (at, 100, false));
+    pieces.recycle(again);
+    assert_eq!(pieces.buffer(101).unwrap(), [0; 101]);
+}
+
+#[test]
 fn pieces_are_shed_from_memory_as_many_as_are_asked_for() {
     let pieces = Pieces::new(Account::new(4000, 1000));
     (0..5).for_each(|piece| assert!(pieces.put(1, piece, vec![7; 1000]).is_none()));
     crate::clock::wait_until(|| pieces.shared.lock().waiting.is_empty());
     assert_eq!(pieces.memory().used(), 4000);
+    assert!(pieces.shed(1000));
+    assert_eq!(pieces.memory().used(), 3000);
     assert!(pieces.shed(1500));
     assert_eq!(pieces.memory().used(), 2000);
     // Half of the memory is free.
