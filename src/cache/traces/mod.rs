@@ -3,6 +3,8 @@
 //! Pieces have a size and no content, so that a gigabyte of them takes no memory. Readers in order take a piece in
 //! eight requests, as the kernel does.
 
+mod policy;
+
 use std::ops::Range;
 use std::sync::Arc;
 
