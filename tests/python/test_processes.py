@@ -177,11 +177,17 @@ def test_thousands_of_opens_leave_nothing() -> None:
         gc.collect()
 
     use()
-    files, before = len(os.listdir("/proc/self/fd")), resident()
-    for _ in range(4):
-        use()
+    files, grown = len(os.listdir("/proc/self/fd")), 1 << 40
+    # What each open leaves is there in each round; what the allocator takes for itself is not.
+    for _ in range(3):
+        before = resident()
+        for _ in range(4):
+            use()
+        grown = min(grown, resident() - before)
+        if grown < 1600 << 10:
+            break
     assert len(os.listdir("/proc/self/fd")) <= files
-    assert resident() - before < 1600 << 10
+    assert grown < 1600 << 10
 
 
 def grown(path: Path) -> tuple[int, int]:
