@@ -68,9 +68,8 @@ fn ranges_have_the_bytes_of_the_cpu() {
         let want = cpu.file("data.raw").unwrap().read().unwrap();
         let len = want.len() as u64;
         let middle = len / 3;
-        let ranges = [0..len, 0..1, len - 1..len, middle..middle, middle..middle + 1_000_001, middle + 3..len - 5];
-        for (number, range) in ranges.into_iter().enumerate() {
-            for stream in if number < 2 { vec![None, Some(stream())] } else { vec![(number % 2 == 0).then(stream)] } {
+        for range in [0..len, 0..1, len - 1..len, middle..middle, middle..middle + 1_000_001, middle + 3..len - 5] {
+            for stream in [None, Some(stream())] {
                 let file = gpu.file("data.raw").unwrap();
                 let buffer = file.decode_to_device(range.clone(), stream).unwrap();
                 assert_eq!((buffer.len(), buffer.ordinal(), buffer.address() % 256), (range.end - range.start, 0, 0));

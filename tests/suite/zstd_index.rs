@@ -135,7 +135,7 @@ fn a_full_memory_does_not_send_readers_to_the_start() {
         place.read_in_order(&place.open(place.index()), PIECES);
         for memory in memory {
             let opened = place.open_with(place.index(), Account::new(memory * MIB, 1 << 30));
-            for i in 0..PIECES {
+            for i in 0..3 * PIECES {
                 let piece = i * 23 % PIECES;
                 // Checkpoints are before pieces 16 and 32.
                 let beside = place.read(&opened, piece);

@@ -408,7 +408,7 @@ fn many_readers_of_many_containers_get_the_bytes_of_each_with_few_descriptors() 
         for reader in 0..64 {
             let (mounted, paths, want) = (&mounted, &paths, &want);
             scope.spawn(move || {
-                for step in 0..40 {
+                for step in 0..100 {
                     let path = paths[(reader * 37 + step * 101) % paths.len()];
                     let found = fs::read(mounted.path(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
                     assert!(found == *want[path], "{path}");

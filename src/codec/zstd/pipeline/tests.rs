@@ -19,7 +19,7 @@ fn decoded(file: &[u8], threads: &Threads) -> Result<Vec<u8>> {
 
 #[test]
 fn frames_of_every_kind_decode_to_their_content() {
-    let mut all = [2, 3, 9].map(Threads::new).into_iter().cycle();
+    let all = [2, 3, 9].map(Threads::new);
     for (name, content) in &contents(3 << 20) {
         for (level, window_log, is_long) in [
             (-5, 17, false),
@@ -32,10 +32,11 @@ fn frames_of_every_kind_decode_to_their_content() {
             (22, 19, true),
         ] {
             let file = compress(content, level, window_log, is_long);
-            let threads = all.next().unwrap();
-            let name = format!("{name}, level {level}, window 2^{window_log}, {} threads", threads.most());
-            let got = decoded(&file, &threads).unwrap_or_else(|e| panic!("{name}: {e}"));
-            assert!(got == *content, "{name}");
+            for threads in &all {
+                let name = format!("{name}, level {level}, window 2^{window_log}, {} threads", threads.most());
+                let got = decoded(&file, threads).unwrap_or_else(|e| panic!("{name}: {e}"));
+                assert!(got == *content, "{name}");
+            }
         }
     }
 }
@@ -53,7 +54,7 @@ fn what_libzstd_refuses_is_refused_and_what_is_decoded_has_the_same_bytes() {
                 file[4] &= !4;
                 file.truncate(file.len() - 4);
             }
-            for _ in 0..40 {
+            for _ in 0..100 {
                 let mut broken = file.clone();
                 for _ in 0..=random(seed) % 3 {
                     let at = 6 + random(seed) as usize % (file.len() - 6);

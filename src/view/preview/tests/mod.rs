@@ -262,22 +262,24 @@ impl crate::format::Blob for Huge {
 #[test]
 fn of_a_huge_array_at_most_64_mib_are_decoded_whatever_its_shape() {
     const LEN: u64 = 1 << 37;
-    for (piece, is_run) in [(4 << 10, false), (1 << 20, true), (1 << 20, false), (4 << 20, true)] {
-        for shape in [
-            &[LEN][..],
-            &[1 << 20, 1 << 20],
-            &[4, 1 << 38],
-            &[1 << 38, 4],
-            &[100, 1 << 17, 1 << 15],
-            &[1 << 30, 32, 32],
-        ] {
-            let len = 8 * shape.iter().product::<u64>();
-            let layout = crate::format::Layout::Uniform { len, piece };
-            let fetch = Counting::default();
-            let data = Content::Blob(BlobRef::new(Huge { layout, is_run }));
-            let shown = picture(&array("<f8", 8, shape), &data, &fetch).unwrap();
-            assert!(fetch.bytes.get() <= BUDGET, "{shape:?}, pieces of {piece}");
-            assert!(shown.pixels.iter().any(|pixel| pixel[3] > 0));
+    for piece in [4 << 10, 1 << 20, 4 << 20] {
+        for is_run in [false, true] {
+            for shape in [
+                &[LEN][..],
+                &[1 << 20, 1 << 20],
+                &[4, 1 << 38],
+                &[1 << 38, 4],
+                &[100, 1 << 17, 1 << 15],
+                &[1 << 30, 32, 32],
+            ] {
+                let len = 8 * shape.iter().product::<u64>();
+                let layout = crate::format::Layout::Uniform { len, piece };
+                let fetch = Counting::default();
+                let data = Content::Blob(BlobRef::new(Huge { layout, is_run }));
+                let shown = picture(&array("<f8", 8, shape), &data, &fetch).unwrap();
+                assert!(fetch.bytes.get() <= BUDGET, "{shape:?}, pieces of {piece}");
+                assert!(shown.pixels.iter().any(|pixel| pixel[3] > 0));
+            }
         }
     }
 }
