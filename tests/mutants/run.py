@@ -2,8 +2,8 @@
 
 All changes of cargo-mutants are built once, into one copy of the source (main.rs); FZMFS_MUTANT says which of them is
 active. Each test is run by itself first, to see which changes it comes to and how long it takes; then each change with the
-tests that come to it, the quickest first, until one fails. A change that ends neither way in ten times its time is found
-too, as it is for cargo-mutants.
+tests that come to it, until one fails: those of its folder, then as many of the quickest others as take ENOUGH seconds. A
+change that ends neither way in ten times its time is found too, as it is for cargo-mutants.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import threading
 import time
 
 BATCHES = [4, 16, 64, 10_000]  # tests of one process: most mutants are found by the first
-ENOUGH = 6  # seconds of tests for a mutant that none finds, but for those of its own folder
+ENOUGH = 6  # hundreds of tests may come to a change
 
 
 def build(copy, mutants, listed, tool, targets):
@@ -37,6 +37,8 @@ def build(copy, mutants, listed, tool, targets):
         messages, failed = cargo(copy, "check", "--lib", "--profile", "test")
         if not failed:
             messages, failed = cargo(copy, "test", "--no-run", *targets)
+            if failed:
+                sys.exit(failed)
             return placed, [m for m in messages if m["reason"] == "compiler-artifact" and m["executable"]]
         new = set().union(*(refused(message["message"], mutants, placed) for message in messages if "message" in message))
         new -= out
@@ -188,12 +190,8 @@ def main():
     print(f"{len(mutants)} mutants, {len(placed)} in the copy; {len(tests.names)} tests", file=sys.stderr)
 
     results = json.loads(options.result.read_text()) if options.result.exists() else {}
-    again = ("missed", "unreached") if options.suite else ()
-    numbers = [n for n in placed if results.get(str(n), ["new"])[0] in ("new", *again)]
-    kept = options.copy.with_name(f"reached-{name}.json")
-    if not kept.exists():
-        kept.write_text(json.dumps(traced(tests, workers)))
-    by_mutant = collections.defaultdict(list, {int(number): by for number, by in json.loads(kept.read_text()).items()})
+    numbers = [n for n in placed if results.get(str(n), ["new"])[0] in ("new", "missed", "unreached")]
+    by_mutant = traced(tests, workers)
     lock = threading.Lock()
 
     def tried(number):

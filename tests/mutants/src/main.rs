@@ -1,5 +1,5 @@
 //! Rewrites a copy of the source so that it holds each change that cargo-mutants lists, and one of them is active at a time:
-//! `mutants MUTANTS.json FOLDER LEFT-OUT.json`. What is left out, because it does not compile, is the numbers of mutants.
+//! `mutants MUTANTS.json FOLDER LEFT-OUT.json`. LEFT-OUT.json has the numbers of those that do not compile.
 //! Prints, as JSON, the numbers of those in the copy.
 //!
 //! A change of an operator becomes a choice: `a < b` is `if on(7) { a <= b } else { a < b }`, with operands that are
@@ -346,20 +346,34 @@ fn has_let(expression: &Expr) -> bool {
     }
 }
 
-impl<'ast> Visit<'ast> for Sites<'_> {
-    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
-        self.within(item.sig.constness.is_some(), |sites| {
-            sites.body(&item.block);
-            visit::visit_item_fn(sites, item);
-        });
-    }
+/// Nodes within which only constants can be computed.
+macro_rules! constants {
+    ($($visit:ident $node:ident),*) => {
+        $(fn $visit(&mut self, node: &'ast syn::$node) {
+            self.within(true, |sites| visit::$visit(sites, node));
+        })*
+    };
+}
 
-    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
-        self.within(item.sig.constness.is_some(), |sites| {
-            sites.body(&item.block);
-            visit::visit_impl_item_fn(sites, item);
-        });
-    }
+/// Functions, which may be constant.
+macro_rules! functions {
+    ($($visit:ident $node:ident),*) => {
+        $(fn $visit(&mut self, node: &'ast syn::$node) {
+            self.within(node.sig.constness.is_some(), |sites| {
+                sites.body(&node.block);
+                visit::$visit(sites, node);
+            });
+        })*
+    };
+}
+
+impl<'ast> Visit<'ast> for Sites<'_> {
+    functions!(visit_item_fn ItemFn, visit_impl_item_fn ImplItemFn);
+
+    constants!(
+        visit_item_const ItemConst, visit_impl_item_const ImplItemConst, visit_trait_item_const TraitItemConst,
+        visit_item_static ItemStatic, visit_item_enum ItemEnum, visit_expr_const ExprConst, visit_type Type, visit_pat Pat
+    );
 
     fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
         if let Some(block) = &item.default {
@@ -368,41 +382,9 @@ impl<'ast> Visit<'ast> for Sites<'_> {
         visit::visit_trait_item_fn(self, item);
     }
 
-    fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
-        self.within(true, |sites| visit::visit_item_const(sites, item));
-    }
-
-    fn visit_impl_item_const(&mut self, item: &'ast syn::ImplItemConst) {
-        self.within(true, |sites| visit::visit_impl_item_const(sites, item));
-    }
-
-    fn visit_trait_item_const(&mut self, item: &'ast syn::TraitItemConst) {
-        self.within(true, |sites| visit::visit_trait_item_const(sites, item));
-    }
-
-    fn visit_item_static(&mut self, item: &'ast syn::ItemStatic) {
-        self.within(true, |sites| visit::visit_item_static(sites, item));
-    }
-
-    fn visit_expr_const(&mut self, item: &'ast syn::ExprConst) {
-        self.within(true, |sites| visit::visit_expr_const(sites, item));
-    }
-
     fn visit_expr_repeat(&mut self, repeat: &'ast syn::ExprRepeat) {
         self.visit_expr(&repeat.expr);
         self.within(true, |sites| sites.visit_expr(&repeat.len));
-    }
-
-    fn visit_type(&mut self, ty: &'ast syn::Type) {
-        self.within(true, |sites| visit::visit_type(sites, ty));
-    }
-
-    fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
-        self.within(true, |sites| visit::visit_item_enum(sites, item));
-    }
-
-    fn visit_pat(&mut self, pattern: &'ast syn::Pat) {
-        self.within(true, |sites| visit::visit_pat(sites, pattern));
     }
 
     fn visit_expr_binary(&mut self, binary: &'ast syn::ExprBinary) {
