@@ -12,6 +12,7 @@
 
 pub mod about;
 mod arrays;
+mod blob;
 mod blosc2;
 mod broken;
 mod content;
@@ -49,8 +50,9 @@ use crate::source::{Dir, Folder, Location, Objects, Place, RemoteOptions, Source
 pub use crate::source::Need;
 pub use about::About;
 pub use arrays::{ArrayList, Arrays, Found, ListedArray, NamedArray, Tiles, numbered_dimensions};
+pub use blob::{Blob, BlobRef, Fetch, Piece};
 pub use broken::open_or_explain;
-pub use content::{Blob, BlobRef, Content, Fetch, FileExtent, Generator, Grid, Piece, Window};
+pub use content::{Content, FileExtent, Generator, Grid, Window};
 pub use dtype::{Dtype, Number, NumberKind};
 pub use entry::{Attrs, Directory, Entry, IndexedDir, LazyFile, Metadata, Node, NumberedFiles, Subdirs, collected};
 pub use file::{Array, File};

@@ -1,0 +1,223 @@
+//! Streams of decoded bytes, which the cache keeps piece by piece.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Fragments, Layout, OnDevice};
+use crate::checksum::{ChecksumGate, Verified};
+use crate::error::{Error, Result};
+use crate::source::Need;
+
+/// A stream of decoded bytes, decoded piece by piece in any order and from any thread.
+pub trait Blob: Send + Sync {
+    /// How the decoded bytes divide into pieces of about 1 MiB. Always returns the same layout.
+    ///
+    /// Cheap, unless the container does not record the length of the stream: then the first call may decode to find
+    /// it. Listing a directory does not call this.
+    ///
+    /// # Errors
+    /// Fails if the length cannot be determined because the stream is broken.
+    fn layout(&self) -> Result<Layout>;
+
+    /// The number of decoded bytes, if it is known without decoding; used when a directory is listed.
+    /// A blob whose [`Blob::layout`] may decode must return `None` until that has happened.
+    fn known_len(&self) -> Option<u64> {
+        self.layout().ok().map(|layout| layout.len())
+    }
+
+    /// While the length is not known: the layout of the longest content that it can be, if pieces can be decoded before
+    /// it is. A piece that is longer than what is left cannot be, but [`Blob::layout`] is cheap from then on.
+    fn longest(&self) -> Option<Layout> {
+        None
+    }
+
+    /// The gate of the work that [`Blob::layout`] needs first, if that decodes a whole stream; several blobs may share
+    /// it. `None` if there is none or it is done. May read structure; decodes nothing.
+    fn sizing(&self) -> Option<ChecksumGate> {
+        None
+    }
+
+    /// The gate that must be open before piece `piece` is decoded or served, if it is not. A caller that must not block
+    /// queues a continuation there ([`ChecksumGate::when_open`]) and then calls this again. Does not block.
+    fn gate(&self, piece: u64) -> Option<ChecksumGate> {
+        let _ = piece;
+        None
+    }
+
+    /// Decodes piece `piece` into `dst`, which has exactly the length of the piece, after verifying every checksum that
+    /// covers it. After an error `dst` holds unspecified bytes.
+    ///
+    /// Takes well under a second if [`Blob::gate`] returns `None`; otherwise it waits for the gate, or runs its check
+    /// on the calling thread if no other thread does. Does not wait for another piece, unless this one continues from
+    /// it ([`Blob::is_run`]) and another thread is decoding it: then for that thread, which waits for no piece.
+    ///
+    /// # Errors
+    /// Fails if the piece is broken; the error names the field and the offset.
+    fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()>;
+
+    /// As [`Blob::decode`], but may leave checksums that cover more than the piece to [`Blob::confirm`]: for a caller
+    /// that decodes all pieces once, about in order, and uses none of them before.
+    ///
+    /// # Errors
+    /// As [`Blob::decode`].
+    fn decode_unconfirmed(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+        self.decode(piece, dst)
+    }
+
+    /// Verifies pieces that [`Blob::decode_unconfirmed`] did not.
+    ///
+    /// # Errors
+    /// That of a checksum.
+    fn confirm(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// How many consecutive pieces one [`Blob::decode_many`] should decode; at least one. Cheap. Called before each
+    /// batch, so the answer may change. All pieces of a batch are in memory at once, for each thread that decodes one.
+    fn batch(&self) -> u64 {
+        1
+    }
+
+    /// Decodes consecutive pieces starting at `first` into `pieces`, which have the exact lengths. Each is verified as
+    /// by [`Blob::decode`].
+    ///
+    /// # Errors
+    /// Fails if any of them is broken; all then hold unspecified bytes, and the caller can decode the intact ones
+    /// one by one.
+    fn decode_many(&self, first: u64, pieces: &mut [&mut [u8]]) -> Result<()> {
+        (first..).zip(pieces).try_for_each(|(piece, dst)| self.decode(piece, dst))
+    }
+
+    /// Whether decoding a few pieces waits for a server each time, unless they were announced. Cheap.
+    fn is_far(&self) -> bool {
+        false
+    }
+
+    /// The decoded bytes in `ranges` will be needed soon: a far blob begins to fetch their stored bytes, with few
+    /// requests. May wait for the structure that locates them; a failure is reported by the decode.
+    fn announce(&self, ranges: &[Range<u64>], need: Need) {
+        let _ = (ranges, need);
+    }
+
+    /// How the decoded bytes divide into fragments, if parts of a piece can be decoded at the cost of their own bytes;
+    /// no fragment crosses the end of a piece. `None` if there are only whole pieces. Cheap if [`Blob::layout`] was
+    /// called; always returns the same then.
+    fn fragments(&self) -> Option<Layout> {
+        None
+    }
+
+    /// Decodes the fragment that starts at byte `at` of piece `piece` into `dst`, which has exactly its length;
+    /// otherwise as [`Blob::decode`]. Only called if [`Blob::fragments`] returns a layout.
+    ///
+    /// # Errors
+    /// Fails if the fragment is broken, regardless of the rest of the piece.
+    fn decode_fragment(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()> {
+        let _ = (at, dst);
+        Err(Error::corrupt(format!("piece {piece} has no fragments"), "piece"))
+    }
+
+    /// Whether decoding piece `piece` continues the one before it: one thread then decodes pieces in order, and another
+    /// one only delivers them. Cheap. Does not block.
+    fn is_run(&self, piece: u64) -> bool {
+        let _ = piece;
+        false
+    }
+
+    /// The state of the checksums that cover the decoded bytes in `range`. Does not block.
+    fn verified(&self, range: Range<u64>) -> Verified {
+        let _ = range;
+        Verified::No
+    }
+
+    /// The device stream of the bytes of this blob, or, if it is shown as a grid without padding, of that array in C
+    /// order; `None` if no device can decode it.
+    fn on_device(&self) -> Option<OnDevice> {
+        None
+    }
+
+    /// A reader has requested piece `piece`: a blob that decodes ahead of sequential readers itself starts to. Does not
+    /// block.
+    fn note_read(&self, piece: u64) {
+        let _ = piece;
+    }
+
+    /// Piece `piece`, if the blob itself keeps it decoded and verified, so that it is neither copied nor kept twice.
+    /// Does not block.
+    fn ready(&self, piece: u64) -> Option<Piece> {
+        let _ = piece;
+        None
+    }
+
+    /// Whether the blob itself keeps piece `piece`, or is decoding it ahead: a prefetch of it is pointless.
+    fn is_coming(&self, piece: u64) -> bool {
+        self.ready(piece).is_some()
+    }
+
+    /// As [`Blob::ready`], but waits for a piece that the blob is decoding ahead, well under a second.
+    fn ready_soon(&self, piece: u64) -> Option<Piece> {
+        self.ready(piece)
+    }
+}
+
+/// Marks the ids of blobs of fragments; no process creates so many blobs that their ids reach it.
+const FRAGMENTS: u64 = 1 << 63;
+
+/// A blob with a unique id, which caches use as a key.
+#[derive(Clone)]
+pub struct BlobRef {
+    id: u64,
+    blob: Arc<dyn Blob>,
+}
+
+impl BlobRef {
+    /// Assigns a new id to `blob`. Clones share it.
+    pub fn new(blob: impl Blob + 'static) -> Self {
+        Self::shared(Arc::new(blob))
+    }
+
+    /// Like [`BlobRef::new`], for a blob that its container also keeps.
+    pub fn shared(blob: Arc<dyn Blob>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self { id: NEXT.fetch_add(1, Ordering::Relaxed), blob }
+    }
+
+    /// The id: unique in this process, equal for clones.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The same bytes with the fragments of this blob as pieces, if it has any. Equal ids for equal blobs.
+    pub fn fragments(&self) -> Option<Self> {
+        let fragments = Fragments::of(&self.blob)?;
+        Some(Self { id: self.id | FRAGMENTS, blob: Arc::new(fragments) })
+    }
+}
+
+impl std::ops::Deref for BlobRef {
+    type Target = dyn Blob;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.blob
+    }
+}
+
+impl fmt::Debug for BlobRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BlobRef({})", self.id)
+    }
+}
+
+/// A decoded piece, shared by its readers and the cache.
+pub type Piece = Arc<Vec<u8>>;
+
+/// A source of decoded pieces: the cache, or a plain decoder in tests.
+pub trait Fetch {
+    /// Returns piece `piece` of `blob`, decoding it if necessary.
+    ///
+    /// # Errors
+    /// As [`Blob::decode`].
+    fn piece(&self, blob: &BlobRef, piece: u64) -> Result<Piece>;
+}
