@@ -76,7 +76,10 @@ impl<'a> Direct<'a> {
         let queue = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
         queue.error.map_or(Ok(()), Err)?;
         archive.container().unchanged()?;
-        if self.is_complete { contained("file", || self.blob.confirm()) } else { Ok(()) }
+        match self.blob.in_order() {
+            Some(blob) if self.is_complete => contained("file", || blob.confirm()),
+            _ => Ok(()),
+        }
     }
 
     fn work(&self, archive: &Archive, queue: &Mutex<Queue>) {
@@ -100,11 +103,11 @@ impl<'a> Direct<'a> {
             wanted::check()?;
             let Some((dst, after)) = rest.split_at_mut_checked(self.len(piece)?) else { return Err(longer()) };
             rest = after;
-            let kept = archive.cache().peek(self.blob, piece).or_else(|| self.blob.ready_soon(piece));
-            match kept.filter(|kept| kept.len() == dst.len()) {
-                Some(kept) => dst.copy_from_slice(&kept),
-                None if self.is_complete => self.blob.decode_unconfirmed(piece, dst)?,
-                None => self.blob.decode(piece, dst)?,
+            let kept = archive.cache().peek(self.blob, piece).or_else(|| self.blob.in_order()?.ready_soon(piece));
+            match (kept.filter(|kept| kept.len() == dst.len()), self.blob.in_order()) {
+                (Some(kept), _) => dst.copy_from_slice(&kept),
+                (None, Some(blob)) if self.is_complete => blob.decode_unconfirmed(piece, dst)?,
+                (None, _) => self.blob.decode(piece, dst)?,
             }
         }
         Ok(())

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{File, contained};
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
-use crate::format::{Content, OnDevice};
+use crate::format::{Batched, Content, OnDevice};
 use crate::gpu::{DeviceBuffer, ForeignStream};
 
 /// Maximum depth of content in content.
@@ -43,8 +43,8 @@ fn locate(content: &Content, range: Range<u64>, depth: u32) -> Result<Option<OnD
     let Some(depth) = depth.checked_sub(1) else { return Ok(None) };
     let within = |on: OnDevice| OnDevice { at: on.at.saturating_add(range.start), ..on };
     Ok(match content {
-        Content::Blob(blob) => blob.on_device().map(within),
-        Content::Grid(grid) if grid.window.is_none() => grid.blob.on_device().map(within),
+        Content::Blob(blob) => blob.batched().and_then(Batched::on_device).map(within),
+        Content::Grid(grid) if grid.window.is_none() => grid.blob.batched().and_then(Batched::on_device).map(within),
         Content::Slice(inner, of) => {
             let shifted = of.start.saturating_add(range.start)..of.start.saturating_add(range.end);
             locate(inner, shifted, depth)?

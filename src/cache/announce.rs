@@ -35,13 +35,13 @@ impl Cache {
 /// Announces the far ones of `pieces`, blob by blob.
 pub fn announce(pieces: &[(BlobRef, u64)], need: Need) {
     for row in pieces.chunk_by(|(a, _), (b, _)| a.id() == b.id()) {
-        let Some((blob, _)) = row.first().filter(|(blob, _)| blob.is_far()) else { continue };
+        let Some((blob, far)) = row.first().and_then(|(blob, _)| Some((blob, blob.far()?))) else { continue };
         // A failure is that of the decode.
         let Ok(layout) = blob.layout() else { continue };
         let mut ranges: Vec<Range<u64>> = row.iter().map(|(_, piece)| layout.range(*piece)).collect();
         ranges.sort_unstable_by_key(|range| range.start);
         ranges.dedup();
-        blob.announce(&ranges, need);
+        far.announce(&ranges, need);
     }
 }
 
@@ -51,12 +51,12 @@ mod tests {
 
     use super::*;
     use crate::error::Result;
-    use crate::format::{Blob, Layout};
+    use crate::format::{Blob, Far, Layout};
 
     /// A far blob that records its calls.
-    struct Far(Arc<Mutex<Vec<String>>>);
+    struct Calls(Arc<Mutex<Vec<String>>>);
 
-    impl Blob for Far {
+    impl Blob for Calls {
         fn layout(&self) -> Result<Layout> {
             Ok(Layout::Uniform { len: 1000, piece: 100 })
         }
@@ -66,10 +66,12 @@ mod tests {
             Ok(())
         }
 
-        fn is_far(&self) -> bool {
-            true
+        fn far(&self) -> Option<&dyn Far> {
+            Some(self)
         }
+    }
 
+    impl Far for Calls {
         fn announce(&self, ranges: &[Range<u64>], need: Need) {
             self.0.lock().unwrap().push(format!("{need:?} {ranges:?}"));
         }
@@ -78,7 +80,7 @@ mod tests {
     #[test]
     fn what_is_far_is_announced_before_it_is_decoded_and_nothing_twice() {
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let blob = BlobRef::new(Far(seen.clone()));
+        let blob = BlobRef::new(Calls(seen.clone()));
         let cache = Cache::new(10_000, 1);
         let (tx, rx) = std::sync::mpsc::channel();
         cache.fetch_all(vec![(blob.clone(), 3), (blob.clone(), 1)], move |(_, piece)| {

@@ -20,7 +20,7 @@ impl Cache {
     pub(super) fn decode(&self, flight: &Arc<InFlight>, blob: &BlobRef, piece: u64, deliver: Deliver) -> Result<Piece> {
         let mut epoch = Some(self.lock().store.epoch);
         let decoded = catch(piece, || {
-            if let Some(piece) = blob.ready_soon(piece) {
+            if let Some(piece) = blob.in_order().and_then(|blob| blob.ready_soon(piece)) {
                 // The blob keeps it.
                 epoch = None;
                 return Ok(piece);

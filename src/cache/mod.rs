@@ -127,11 +127,11 @@ impl Cache {
     /// Returns the piece if it is present and no gate withholds it. Never waits for a decode. For readers: a request
     /// may start readahead.
     pub fn peek(&self, blob: &BlobRef, piece: u64) -> Option<Piece> {
-        blob.note_read(piece);
+        let in_order = blob.in_order().inspect(|blob| blob.note_read(piece));
         let key = (blob.id(), piece);
         let kept = self.lock().store.find(key);
         let own = || {
-            let bytes = blob.ready(piece)?;
+            let bytes = in_order?.ready(piece)?;
             // A prefetch that is still queued would decode it again once the blob has freed it.
             let mut state = self.lock();
             state.store.clear_prefetched(key);

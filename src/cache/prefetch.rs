@@ -101,7 +101,7 @@ impl Prefetch<'_> {
     /// Adds a piece of `bytes` bytes. Returns whether all pieces so far were accepted.
     pub fn add(&mut self, blob: &BlobRef, piece: u64, bytes: u64) -> bool {
         let key = (blob.id(), piece);
-        if self.cache.lock().is_known(key) || blob.is_coming(piece) {
+        if self.cache.lock().is_known(key) || blob.in_order().is_some_and(|blob| blob.is_coming(piece)) {
             return self.taken;
         }
         // A worker must not block on a checksum for a prefetch. The blob is not asked under the lock of the cache.

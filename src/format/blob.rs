@@ -8,37 +8,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Fragments, Layout, OnDevice};
 use crate::checksum::{ChecksumGate, Verified};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::source::Need;
 
 /// A stream of decoded bytes, decoded piece by piece in any order and from any thread.
+///
+/// Most streams are that and no more. The last five methods say what else a stream is; each of its users asks for the
+/// one that concerns it, most by the methods of `dyn Blob`, which answer for streams that are nothing of the kind.
 pub trait Blob: Send + Sync {
     /// How the decoded bytes divide into pieces of about 1 MiB. Always returns the same layout.
     ///
-    /// Cheap, unless the container does not record the length of the stream: then the first call may decode to find
-    /// it. Listing a directory does not call this.
+    /// Cheap, unless the length is to be [`Measured`]: then the first call may decode to find it. Listing a directory
+    /// does not call this.
     ///
     /// # Errors
     /// Fails if the length cannot be determined because the stream is broken.
     fn layout(&self) -> Result<Layout>;
-
-    /// The number of decoded bytes, if it is known without decoding; used when a directory is listed.
-    /// A blob whose [`Blob::layout`] may decode must return `None` until that has happened.
-    fn known_len(&self) -> Option<u64> {
-        self.layout().ok().map(|layout| layout.len())
-    }
-
-    /// While the length is not known: the layout of the longest content that it can be, if pieces can be decoded before
-    /// it is. A piece that is longer than what is left cannot be, but [`Blob::layout`] is cheap from then on.
-    fn longest(&self) -> Option<Layout> {
-        None
-    }
-
-    /// The gate of the work that [`Blob::layout`] needs first, if that decodes a whole stream; several blobs may share
-    /// it. `None` if there is none or it is done. May read structure; decodes nothing.
-    fn sizing(&self) -> Option<ChecksumGate> {
-        None
-    }
 
     /// The gate that must be open before piece `piece` is decoded or served, if it is not. A caller that must not block
     /// queues a continuation there ([`ChecksumGate::when_open`]) and then calls this again. Does not block.
@@ -52,13 +37,111 @@ pub trait Blob: Send + Sync {
     ///
     /// Takes well under a second if [`Blob::gate`] returns `None`; otherwise it waits for the gate, or runs its check
     /// on the calling thread if no other thread does. Does not wait for another piece, unless this one continues from
-    /// it ([`Blob::is_run`]) and another thread is decoding it: then for that thread, which waits for no piece.
+    /// it ([`InOrder::is_run`]) and another thread is decoding it: then for that thread, which waits for no piece.
     ///
     /// # Errors
     /// Fails if the piece is broken; the error names the field and the offset.
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()>;
 
-    /// As [`Blob::decode`], but may leave checksums that cover more than the piece to [`Blob::confirm`]: for a caller
+    /// The state of the checksums that cover the decoded bytes in `range`. Does not block.
+    fn verified(&self, range: Range<u64>) -> Verified {
+        let _ = range;
+        Verified::No
+    }
+
+    /// The length is not in the container: how it is found.
+    fn measured(&self) -> Option<&dyn Measured> {
+        None
+    }
+
+    /// Each decode waits for a server, unless its bytes were announced. Cheap.
+    fn far(&self) -> Option<&dyn Far> {
+        None
+    }
+
+    /// Parts of a piece can be decoded at the cost of their own bytes.
+    fn fragmented(&self) -> Option<&dyn Fragmented> {
+        None
+    }
+
+    /// A device can decode it, in batches of pieces.
+    fn batched(&self) -> Option<&dyn Batched> {
+        None
+    }
+
+    /// Pieces continue each other, or are decoded ahead of a reader in order.
+    fn in_order(&self) -> Option<&dyn InOrder> {
+        None
+    }
+}
+
+/// A stream of a length that the container does not record, or not where it is opened.
+pub trait Measured {
+    /// The number of decoded bytes, if it is known without decoding; used when a directory is listed. `None` while
+    /// [`Blob::layout`] may decode.
+    fn known_len(&self) -> Option<u64>;
+
+    /// While the length is not known: the layout of the longest content that it can be, if pieces can be decoded before
+    /// it is. A piece that is longer than what is left cannot be, but [`Blob::layout`] is cheap from then on.
+    fn longest(&self) -> Option<Layout> {
+        None
+    }
+
+    /// The gate of the work that [`Blob::layout`] needs first, if that decodes a whole stream; several blobs may share
+    /// it. `None` if there is none or it is done. May read structure; decodes nothing.
+    fn sizing(&self) -> Option<ChecksumGate> {
+        None
+    }
+}
+
+/// A stream whose stored bytes come from a server.
+pub trait Far {
+    /// The decoded bytes in `ranges` will be needed soon: begins to fetch their stored bytes, with few requests. May
+    /// wait for the structure that locates them; a failure is reported by the decode.
+    fn announce(&self, ranges: &[Range<u64>], need: Need);
+}
+
+/// A stream of which a part of a piece can be decoded by itself.
+pub trait Fragmented {
+    /// How the decoded bytes divide into fragments; none crosses the end of a piece. `None` if there are only whole
+    /// pieces. Cheap if [`Blob::layout`] was called; always returns the same then.
+    fn fragments(&self) -> Option<Layout>;
+
+    /// Decodes the fragment that starts at byte `at` of piece `piece` into `dst`, which has exactly its length;
+    /// otherwise as [`Blob::decode`]. Only called if [`Fragmented::fragments`] returns a layout.
+    ///
+    /// # Errors
+    /// Fails if the fragment is broken, regardless of the rest of the piece.
+    fn decode_fragment(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()>;
+}
+
+/// A stream that a device can decode, in batches of pieces.
+pub trait Batched {
+    /// The device stream of the bytes of this blob, or, if it is shown as a grid without padding, of that array in C
+    /// order; `None` if only the host gets its pieces.
+    fn on_device(&self) -> Option<OnDevice>;
+
+    /// How many consecutive pieces one [`Batched::decode_many`] should decode; at least one. Cheap. Called before each
+    /// batch, so the answer may change. All pieces of a batch are in memory at once, for each thread that decodes one.
+    fn batch(&self) -> u64;
+
+    /// Decodes consecutive pieces starting at `first` into `pieces`, which have the exact lengths. Each is verified as
+    /// by [`Blob::decode`].
+    ///
+    /// # Errors
+    /// Fails if any of them is broken; all then hold unspecified bytes, and the caller can decode the intact ones
+    /// one by one.
+    fn decode_many(&self, first: u64, pieces: &mut [&mut [u8]]) -> Result<()>;
+}
+
+/// A stream that is best decoded in order, and that keeps what it decodes ahead of a reader. None of these methods
+/// blocks but those that decode or wait.
+pub trait InOrder: Blob {
+    /// Whether decoding piece `piece` continues the one before it: one thread then decodes pieces in order, and another
+    /// one only delivers them. Cheap.
+    fn is_run(&self, piece: u64) -> bool;
+
+    /// As [`Blob::decode`], but may leave checksums that cover more than the piece to [`InOrder::confirm`]: for a caller
     /// that decodes all pieces once, about in order, and uses none of them before.
     ///
     /// # Errors
@@ -67,7 +150,7 @@ pub trait Blob: Send + Sync {
         self.decode(piece, dst)
     }
 
-    /// Verifies pieces that [`Blob::decode_unconfirmed`] did not.
+    /// Verifies pieces that [`InOrder::decode_unconfirmed`] did not.
     ///
     /// # Errors
     /// That of a checksum.
@@ -75,90 +158,61 @@ pub trait Blob: Send + Sync {
         Ok(())
     }
 
-    /// How many consecutive pieces one [`Blob::decode_many`] should decode; at least one. Cheap. Called before each
-    /// batch, so the answer may change. All pieces of a batch are in memory at once, for each thread that decodes one.
-    fn batch(&self) -> u64 {
-        1
-    }
-
-    /// Decodes consecutive pieces starting at `first` into `pieces`, which have the exact lengths. Each is verified as
-    /// by [`Blob::decode`].
-    ///
-    /// # Errors
-    /// Fails if any of them is broken; all then hold unspecified bytes, and the caller can decode the intact ones
-    /// one by one.
-    fn decode_many(&self, first: u64, pieces: &mut [&mut [u8]]) -> Result<()> {
-        (first..).zip(pieces).try_for_each(|(piece, dst)| self.decode(piece, dst))
-    }
-
-    /// Whether decoding a few pieces waits for a server each time, unless they were announced. Cheap.
-    fn is_far(&self) -> bool {
-        false
-    }
-
-    /// The decoded bytes in `ranges` will be needed soon: a far blob begins to fetch their stored bytes, with few
-    /// requests. May wait for the structure that locates them; a failure is reported by the decode.
-    fn announce(&self, ranges: &[Range<u64>], need: Need) {
-        let _ = (ranges, need);
-    }
-
-    /// How the decoded bytes divide into fragments, if parts of a piece can be decoded at the cost of their own bytes;
-    /// no fragment crosses the end of a piece. `None` if there are only whole pieces. Cheap if [`Blob::layout`] was
-    /// called; always returns the same then.
-    fn fragments(&self) -> Option<Layout> {
-        None
-    }
-
-    /// Decodes the fragment that starts at byte `at` of piece `piece` into `dst`, which has exactly its length;
-    /// otherwise as [`Blob::decode`]. Only called if [`Blob::fragments`] returns a layout.
-    ///
-    /// # Errors
-    /// Fails if the fragment is broken, regardless of the rest of the piece.
-    fn decode_fragment(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()> {
-        let _ = (at, dst);
-        Err(Error::corrupt(format!("piece {piece} has no fragments"), "piece"))
-    }
-
-    /// Whether decoding piece `piece` continues the one before it: one thread then decodes pieces in order, and another
-    /// one only delivers them. Cheap. Does not block.
-    fn is_run(&self, piece: u64) -> bool {
-        let _ = piece;
-        false
-    }
-
-    /// The state of the checksums that cover the decoded bytes in `range`. Does not block.
-    fn verified(&self, range: Range<u64>) -> Verified {
-        let _ = range;
-        Verified::No
-    }
-
-    /// The device stream of the bytes of this blob, or, if it is shown as a grid without padding, of that array in C
-    /// order; `None` if no device can decode it.
-    fn on_device(&self) -> Option<OnDevice> {
-        None
-    }
-
-    /// A reader has requested piece `piece`: a blob that decodes ahead of sequential readers itself starts to. Does not
-    /// block.
+    /// A reader has requested piece `piece`: a stream that decodes ahead of sequential readers itself starts to.
     fn note_read(&self, piece: u64) {
         let _ = piece;
     }
 
-    /// Piece `piece`, if the blob itself keeps it decoded and verified, so that it is neither copied nor kept twice.
-    /// Does not block.
+    /// Piece `piece`, if the stream itself keeps it decoded and verified, so that it is neither copied nor kept twice.
     fn ready(&self, piece: u64) -> Option<Piece> {
         let _ = piece;
         None
     }
 
-    /// Whether the blob itself keeps piece `piece`, or is decoding it ahead: a prefetch of it is pointless.
+    /// Whether the stream itself keeps piece `piece`, or is decoding it ahead: a prefetch of it is pointless.
     fn is_coming(&self, piece: u64) -> bool {
         self.ready(piece).is_some()
     }
 
-    /// As [`Blob::ready`], but waits for a piece that the blob is decoding ahead, well under a second.
+    /// As [`InOrder::ready`], but waits for a piece that the stream is decoding ahead, well under a second.
     fn ready_soon(&self, piece: u64) -> Option<Piece> {
         self.ready(piece)
+    }
+}
+
+impl dyn Blob {
+    /// The number of decoded bytes, if it is known without decoding.
+    pub fn known_len(&self) -> Option<u64> {
+        match self.measured() {
+            Some(measured) => measured.known_len(),
+            None => self.layout().ok().map(|layout| layout.len()),
+        }
+    }
+
+    /// Whether decoding a few pieces waits for a server each time, unless they were announced.
+    pub fn is_far(&self) -> bool {
+        self.far().is_some()
+    }
+
+    /// As [`InOrder::is_run`].
+    pub fn is_run(&self, piece: u64) -> bool {
+        self.in_order().is_some_and(|blob| blob.is_run(piece))
+    }
+
+    /// As [`Batched::batch`].
+    pub fn batch(&self) -> u64 {
+        self.batched().map_or(1, Batched::batch)
+    }
+
+    /// As [`Batched::decode_many`]: in one batch, or one by one.
+    ///
+    /// # Errors
+    /// As [`Batched::decode_many`].
+    pub fn decode_many(&self, first: u64, pieces: &mut [&mut [u8]]) -> Result<()> {
+        match self.batched() {
+            Some(batched) => batched.decode_many(first, pieces),
+            None => (first..).zip(pieces).try_for_each(|(piece, dst)| self.decode(piece, dst)),
+        }
     }
 }
 

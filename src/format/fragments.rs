@@ -8,9 +8,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Blob, Layout, Need};
+use super::{Blob, Far, Layout};
 use crate::checksum::{ChecksumGate, Verified};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The fragments of a blob.
 pub(super) struct Fragments {
@@ -23,7 +23,7 @@ impl Fragments {
     /// `None` if the blob has no fragments. A blob of unknown length has none yet.
     pub(super) fn of(whole: &Arc<dyn Blob>) -> Option<Self> {
         whole.known_len()?;
-        let (Ok(pieces), Some(fragments)) = (whole.layout(), whole.fragments()) else { return None };
+        let (Ok(pieces), Some(fragments)) = (whole.layout(), whole.fragmented()?.fragments()) else { return None };
         Some(Self { whole: Arc::clone(whole), pieces, divided: fragments })
     }
 
@@ -46,15 +46,13 @@ impl Blob for Fragments {
 
     fn decode(&self, index: u64, dst: &mut [u8]) -> Result<()> {
         let (piece, at) = self.place(index);
-        self.whole.decode_fragment(piece, at, dst)
+        let whole = self.whole.fragmented().ok_or_else(|| Error::corrupt("has no fragments", "piece"))?;
+        whole.decode_fragment(piece, at, dst)
     }
 
-    fn is_far(&self) -> bool {
-        self.whole.is_far()
-    }
-
-    fn announce(&self, ranges: &[Range<u64>], need: Need) {
-        self.whole.announce(ranges, need);
+    // The ranges are of decoded bytes, which are the same.
+    fn far(&self) -> Option<&dyn Far> {
+        self.whole.far()
     }
 
     fn verified(&self, range: Range<u64>) -> Verified {

@@ -8,7 +8,7 @@ use crate::bytes::to_u64;
 use crate::checksum::ChecksumGate;
 use crate::error::{Error, Result};
 
-use super::{Blob, BlobRef, Fetch, Layout, Piece};
+use super::{Batched, Blob, BlobRef, Fetch, Fragmented, InOrder, Layout, Measured, OnDevice, Piece};
 
 /// A blob with ranges of bytes in memory as its pieces; counts its decodes.
 pub(crate) struct Memory {
@@ -68,10 +68,6 @@ impl Blob for Memory {
         Ok(self.layout.clone())
     }
 
-    fn known_len(&self) -> Option<u64> {
-        self.known.then(|| self.layout.len())
-    }
-
     fn gate(&self, piece: u64) -> Option<ChecksumGate> {
         ChecksumGate::shut(self.gate.as_ref(), piece + 1 == self.layout.count())
     }
@@ -92,6 +88,30 @@ impl Blob for Memory {
         Ok(())
     }
 
+    fn measured(&self) -> Option<&dyn Measured> {
+        Some(self)
+    }
+
+    fn fragmented(&self) -> Option<&dyn Fragmented> {
+        Some(self)
+    }
+
+    fn batched(&self) -> Option<&dyn Batched> {
+        Some(self)
+    }
+
+    fn in_order(&self) -> Option<&dyn InOrder> {
+        Some(self)
+    }
+}
+
+impl Measured for Memory {
+    fn known_len(&self) -> Option<u64> {
+        self.known.then(|| self.layout.len())
+    }
+}
+
+impl Fragmented for Memory {
     fn fragments(&self) -> Option<Layout> {
         self.layout.divided(self.fragment?)
     }
@@ -105,13 +125,21 @@ impl Blob for Memory {
         dst.copy_from_slice(&self.bytes[start..start + dst.len()]);
         Ok(())
     }
+}
+
+impl InOrder for Memory {
+    fn is_run(&self, _: u64) -> bool {
+        self.is_run
+    }
+}
+
+impl Batched for Memory {
+    fn on_device(&self) -> Option<OnDevice> {
+        None
+    }
 
     fn batch(&self) -> u64 {
         self.batch
-    }
-
-    fn is_run(&self, _: u64) -> bool {
-        self.is_run
     }
 
     fn decode_many(&self, first: u64, pieces: &mut [&mut [u8]]) -> Result<()> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use crate::bytes::to_u64;
 use crate::checksum::ChecksumGate;
 use crate::error::{Error, Kind, Result};
-use crate::format::{BlobRef, Content, Fetch};
+use crate::format::{BlobRef, Content, Fetch, Measured};
 
 use super::grid::{self, GridReader};
 use super::{Computed, LONGEST, Leaf, View, ViewPart};
@@ -57,7 +57,7 @@ pub fn effort(content: &Content) -> Result<Effort> {
 
 fn effort_of(content: &Content, depth: u32) -> Result<Effort> {
     let Some(depth) = depth.checked_sub(1) else { return Ok(Effort::Structure) };
-    let blob = |blob: &BlobRef| match blob.sizing() {
+    let blob = |blob: &BlobRef| match blob.measured().and_then(Measured::sizing) {
         Some(gate) => Effort::Sizing(gate),
         None if blob.known_len().is_none() => Effort::Compute,
         None => Effort::Structure,

@@ -7,7 +7,8 @@ use std::time::Duration;
 use fzmfs::bytes::FileOffset;
 use fzmfs::error::{Error, Result};
 use fzmfs::format::{
-    Blob, BlobRef, Check, Container, Content, Directory, Entry, File, FileExtent, IndexedDir, Info, Layout, Node,
+    Blob, BlobRef, Check, Container, Content, Directory, Entry, File, FileExtent, IndexedDir, Info, Layout, Measured,
+    Node,
 };
 use fzmfs::source::Source;
 use serde_json::{Map, Value};
@@ -75,9 +76,8 @@ impl Blob for Random {
         Ok(Layout::Uniform { len: self.len, piece: self.piece })
     }
 
-    fn known_len(&self) -> Option<u64> {
-        let counted = matches!(self.manner, Manner::Counted(_));
-        if counted { None } else { Some(self.len) }
+    fn measured(&self) -> Option<&dyn Measured> {
+        if matches!(self.manner, Manner::Counted(_)) { Some(self) } else { None }
     }
 
     #[expect(clippy::panic, reason = "what a decoder with a bug does")]
@@ -96,6 +96,12 @@ impl Blob for Random {
         }
         fill(self.seed, piece * self.piece, dst);
         Ok(())
+    }
+}
+
+impl Measured for Random {
+    fn known_len(&self) -> Option<u64> {
+        None
     }
 }
 

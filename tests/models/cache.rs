@@ -7,7 +7,7 @@ use shuttle::sync::mpsc;
 
 use super::*;
 use crate::error::{Error, Kind};
-use crate::format::{Blob, Layout};
+use crate::format::{Blob, InOrder, Layout};
 use crate::sync::model::{Time, check, later};
 use crate::sync::thread;
 use crate::wanted::Wanted;
@@ -38,12 +38,8 @@ impl Blob for Stream {
         Ok(Layout::Uniform { len: 60, piece: 10 })
     }
 
-    fn known_len(&self) -> Option<u64> {
-        Some(60)
-    }
-
-    fn is_run(&self, _: u64) -> bool {
-        self.is_run
+    fn in_order(&self) -> Option<&dyn InOrder> {
+        Some(self)
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
@@ -58,6 +54,12 @@ impl Blob for Stream {
         self.decodes[piece as usize].fetch_add(1, Ordering::Relaxed);
         dst.fill(version as u8);
         Ok(())
+    }
+}
+
+impl InOrder for Stream {
+    fn is_run(&self, _: u64) -> bool {
+        self.is_run
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU32;
 
 use super::*;
-use crate::format::Blob;
+use crate::format::{Blob, InOrder};
 use crate::sync::model::{Time, check, later};
 use crate::sync::thread;
 
@@ -20,8 +20,8 @@ impl Blob for Stream {
         Ok(Layout::Uniform { len: COUNT * PIECE, piece: PIECE })
     }
 
-    fn is_run(&self, piece: u64) -> bool {
-        piece > 0
+    fn in_order(&self) -> Option<&dyn InOrder> {
+        Some(self)
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
@@ -29,6 +29,12 @@ impl Blob for Stream {
         self.0[piece as usize].fetch_add(1, Ordering::Relaxed);
         dst.fill(piece as u8);
         Ok(())
+    }
+}
+
+impl InOrder for Stream {
+    fn is_run(&self, piece: u64) -> bool {
+        piece > 0
     }
 }
 

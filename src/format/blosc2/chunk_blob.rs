@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use crate::bytes::{to_u64, to_usize};
 use crate::checksum::{ChecksumGate, Verified};
 use crate::error::{Error, Result, UnknownParts};
-use crate::format::{Blob, Check, Layout, Need};
+use crate::format::{Blob, Check, Far, Fragmented, Layout, Need};
 use crate::limits::{Charge, Limits};
 use crate::once::Once;
 
@@ -226,23 +226,6 @@ impl Blob for ChunkBlob {
         ChecksumGate::shut(self.gate.as_ref(), piece.saturating_add(1) >= layout.count())
     }
 
-    fn is_far(&self) -> bool {
-        self.chunks.store().is_far()
-    }
-
-    fn announce(&self, ranges: &[Range<u64>], need: Need) {
-        let mut parts = Vec::new();
-        for range in ranges {
-            // A failure is that of the decode.
-            self.chunks(range.clone(), |i, part| {
-                parts.push((i, part));
-                Ok(())
-            })
-            .ok();
-        }
-        self.chunks.announce(&parts, need);
-    }
-
     fn verified(&self, _: Range<u64>) -> Verified {
         self.gate.as_ref().map_or(Verified::No, ChecksumGate::verified)
     }
@@ -257,6 +240,31 @@ impl Blob for ChunkBlob {
         self.read(range, dst)
     }
 
+    fn far(&self) -> Option<&dyn Far> {
+        if self.chunks.store().is_far() { Some(self) } else { None }
+    }
+
+    fn fragmented(&self) -> Option<&dyn Fragmented> {
+        Some(self)
+    }
+}
+
+impl Far for ChunkBlob {
+    fn announce(&self, ranges: &[Range<u64>], need: Need) {
+        let mut parts = Vec::new();
+        for range in ranges {
+            // A failure is that of the decode.
+            self.chunks(range.clone(), |i, part| {
+                parts.push((i, part));
+                Ok(())
+            })
+            .ok();
+        }
+        self.chunks.announce(&parts, need);
+    }
+}
+
+impl Fragmented for ChunkBlob {
     fn fragments(&self) -> Option<Layout> {
         let (layout, fragment) = self.layout.ready()?.ok()?;
         layout.divided((*fragment)?)

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::bytes::to_u64;
 use crate::checksum::{ChecksumGate, Threads, Verified};
 use crate::error::Result;
-use crate::format::{Blob, BlobRef, Content, Grid, Layout, OnDevice, Options};
+use crate::format::{Batched, Blob, BlobRef, Content, Fragmented, Grid, Layout, OnDevice, Options};
 use crate::limits::{Limits, zeroed};
 
 use super::device::{Decoder, Order, Resident};
@@ -147,6 +147,16 @@ impl Blob for Linear {
         self.decode_part(piece, self.at(piece), dst)
     }
 
+    fn fragmented(&self) -> Option<&dyn Fragmented> {
+        Some(self)
+    }
+
+    fn batched(&self) -> Option<&dyn Batched> {
+        Some(self)
+    }
+}
+
+impl Fragmented for Linear {
     fn fragments(&self) -> Option<Layout> {
         let unit = self.stream.unit().max(1);
         let aim = FRAGMENT.min(self.piece / FEWEST);
@@ -159,7 +169,9 @@ impl Blob for Linear {
     fn decode_fragment(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()> {
         self.decode_part(piece, self.at(piece).saturating_add(at), dst)
     }
+}
 
+impl Batched for Linear {
     fn on_device(&self) -> Option<OnDevice> {
         Some(OnDevice { stream: self.resident.clone(), at: self.range.start })
     }
@@ -218,6 +230,12 @@ impl Blob for Bricked {
         Ok(())
     }
 
+    fn batched(&self) -> Option<&dyn Batched> {
+        Some(self)
+    }
+}
+
+impl Batched for Bricked {
     fn on_device(&self) -> Option<OnDevice> {
         Some(OnDevice { stream: self.resident.clone(), at: 0 })
     }
@@ -359,7 +377,8 @@ mod tests {
         for bricks in [false, true] {
             let stream: Arc<dyn ByteStream> = Arc::new(Counting { unit: 1, len: 16, bricks });
             for blob in content(&stream, Some(&gate), &Threads::new(1), &Options::default()).1 {
-                for e in [blob.decode(0, &mut [0; 4]), blob.decode_fragment(0, 0, &mut [0; 4])] {
+                let part = blob.fragmented().map(|blob| blob.decode_fragment(0, 0, &mut [0; 4]));
+                for e in [Some(blob.decode(0, &mut [0; 4])), part].into_iter().flatten() {
                     assert!(matches!(e.unwrap_err().kind(), Kind::Corrupt(_)));
                 }
             }

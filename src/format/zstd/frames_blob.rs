@@ -6,34 +6,14 @@ use std::ops::Range;
 use crate::checksum::{ChecksumGate, Verified};
 use crate::codec::zstd::ContentStream;
 use crate::error::Result;
-use crate::format::{Blob, Layout, Piece};
+use crate::format::{Blob, Fragmented, InOrder, Layout, Measured, Piece};
 
 /// The decoded bytes of frames.
 pub(super) struct FramesBlob(pub(super) ContentStream);
 
 impl Blob for FramesBlob {
-    fn known_len(&self) -> Option<u64> {
-        self.0.known_len()
-    }
-
     fn layout(&self) -> Result<Layout> {
         self.0.pieces().map(Layout::from)
-    }
-
-    fn longest(&self) -> Option<Layout> {
-        self.0.longest().map(Layout::from)
-    }
-
-    fn fragments(&self) -> Option<Layout> {
-        self.0.fragments().map(Layout::from)
-    }
-
-    fn decode_fragment(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.0.decode_fragment(piece, at, dst)
-    }
-
-    fn sizing(&self) -> Option<ChecksumGate> {
-        self.0.sizing()
     }
 
     fn gate(&self, piece: u64) -> Option<ChecksumGate> {
@@ -48,6 +28,48 @@ impl Blob for FramesBlob {
         self.0.verified(range)
     }
 
+    fn measured(&self) -> Option<&dyn Measured> {
+        Some(self)
+    }
+
+    fn fragmented(&self) -> Option<&dyn Fragmented> {
+        Some(self)
+    }
+
+    fn in_order(&self) -> Option<&dyn InOrder> {
+        Some(self)
+    }
+}
+
+impl Measured for FramesBlob {
+    fn known_len(&self) -> Option<u64> {
+        self.0.known_len()
+    }
+
+    fn longest(&self) -> Option<Layout> {
+        self.0.longest().map(Layout::from)
+    }
+
+    fn sizing(&self) -> Option<ChecksumGate> {
+        self.0.sizing()
+    }
+}
+
+impl Fragmented for FramesBlob {
+    fn fragments(&self) -> Option<Layout> {
+        self.0.fragments().map(Layout::from)
+    }
+
+    fn decode_fragment(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()> {
+        self.0.decode_fragment(piece, at, dst)
+    }
+}
+
+impl InOrder for FramesBlob {
+    fn is_run(&self, piece: u64) -> bool {
+        self.0.is_run(piece)
+    }
+
     fn note_read(&self, piece: u64) {
         self.0.note_read(piece);
     }
@@ -58,10 +80,6 @@ impl Blob for FramesBlob {
 
     fn is_coming(&self, piece: u64) -> bool {
         self.0.is_coming(piece)
-    }
-
-    fn is_run(&self, piece: u64) -> bool {
-        self.0.is_run(piece)
     }
 
     fn ready_soon(&self, piece: u64) -> Option<Piece> {

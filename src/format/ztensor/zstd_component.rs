@@ -15,7 +15,7 @@ use crate::codec::zstd::{
     ContentStream, Dictionaries, FrameList, Frames, Policy, SeekTable, find_frames, length_error,
 };
 use crate::error::{Error, Kind, Result};
-use crate::format::{Blob, FileExtent, Layout, Options, Piece};
+use crate::format::{Blob, FileExtent, Fragmented, InOrder, Layout, Measured, Options, Piece};
 use crate::limits::Limits;
 use crate::once::Once;
 
@@ -229,15 +229,6 @@ fn check_table(table: &SeekTable, frames: &FrameList, expected: Option<u64>) -> 
 }
 
 impl Blob for ZstdComponent {
-    fn known_len(&self) -> Option<u64> {
-        // Until the frames are scanned, the expected length, which `counted` checks later.
-        match (self.expected, self.stream.ready()) {
-            (expected, Some(Ok(stream))) => stream.known_len().filter(|&len| expected.is_none_or(|want| want == len)),
-            (_, Some(Err(_))) => None,
-            (expected, None) => expected,
-        }
-    }
-
     fn layout(&self) -> Result<Layout> {
         Ok(Layout::from(self.counted()?.pieces()?))
     }
@@ -246,31 +237,11 @@ impl Blob for ZstdComponent {
         self.decode_hashed(piece, dst, true)
     }
 
-    fn decode_unconfirmed(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        self.decode_hashed(piece, dst, false)
-    }
-
-    fn confirm(&self) -> Result<()> {
-        ChecksumGate::wait_before(self.digest_gate(self.counted()?), true)
-    }
-
-    fn fragments(&self) -> Option<Layout> {
-        self.frames()?.fragments().map(Layout::from)
-    }
-
-    fn decode_fragment(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.checked(piece, true, |stream, _| stream.decode_fragment(piece, at, dst))
-    }
-
     fn verified(&self, range: Range<u64>) -> Verified {
         let state = |gate: Option<&ChecksumGate>| gate.map(ChecksumGate::verified);
         let own = self.digest.digest.as_ref().map(|_| state(self.gate.get()).unwrap_or(Verified::Pending));
         let frames = || self.frames().map_or(Verified::Pending, |stream| stream.verified(range));
         own.or_else(|| state(self.stored.gate.as_ref())).unwrap_or_else(frames)
-    }
-
-    fn sizing(&self) -> Option<ChecksumGate> {
-        self.stream().ok()?.sizing()
     }
 
     fn gate(&self, piece: u64) -> Option<ChecksumGate> {
@@ -281,6 +252,57 @@ impl Blob for ZstdComponent {
         ChecksumGate::shut(self.stored.gate.as_ref(), is_end)
             .or_else(|| ChecksumGate::shut(self.digest_gate(stream), waits))
             .or_else(|| stream.gate(piece))
+    }
+
+    fn measured(&self) -> Option<&dyn Measured> {
+        Some(self)
+    }
+
+    fn fragmented(&self) -> Option<&dyn Fragmented> {
+        Some(self)
+    }
+
+    fn in_order(&self) -> Option<&dyn InOrder> {
+        Some(self)
+    }
+}
+
+impl Measured for ZstdComponent {
+    fn known_len(&self) -> Option<u64> {
+        // Until the frames are scanned, the expected length, which `counted` checks later.
+        match (self.expected, self.stream.ready()) {
+            (expected, Some(Ok(stream))) => stream.known_len().filter(|&len| expected.is_none_or(|want| want == len)),
+            (_, Some(Err(_))) => None,
+            (expected, None) => expected,
+        }
+    }
+
+    fn sizing(&self) -> Option<ChecksumGate> {
+        self.stream().ok()?.sizing()
+    }
+}
+
+impl Fragmented for ZstdComponent {
+    fn fragments(&self) -> Option<Layout> {
+        self.frames()?.fragments().map(Layout::from)
+    }
+
+    fn decode_fragment(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()> {
+        self.checked(piece, true, |stream, _| stream.decode_fragment(piece, at, dst))
+    }
+}
+
+impl InOrder for ZstdComponent {
+    fn is_run(&self, piece: u64) -> bool {
+        self.frames().is_some_and(|stream| stream.is_run(piece))
+    }
+
+    fn decode_unconfirmed(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+        self.decode_hashed(piece, dst, false)
+    }
+
+    fn confirm(&self) -> Result<()> {
+        ChecksumGate::wait_before(self.digest_gate(self.counted()?), true)
     }
 
     fn note_read(&self, piece: u64) {
@@ -299,10 +321,6 @@ impl Blob for ZstdComponent {
             // A prefetch must not wait for the frame, but copies and hashes decoded bytes.
             None => self.frames().is_some_and(|stream| stream.is_coming(piece) && stream.ready(piece).is_none()),
         }
-    }
-
-    fn is_run(&self, piece: u64) -> bool {
-        self.frames().is_some_and(|stream| stream.is_run(piece))
     }
 
     fn ready_soon(&self, piece: u64) -> Option<Piece> {

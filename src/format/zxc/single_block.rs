@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::checksum::{ChecksumGate, Verified};
 use crate::error::{Error, Result};
-use crate::format::{Blob, Layout};
+use crate::format::{Blob, Layout, Measured};
 
 use super::decoded_stream::DecodedStream;
 use super::frame_state::FrameState;
@@ -37,15 +37,6 @@ impl Blob for SingleBlock {
         Ok(Layout::Uniform { len, piece: len.max(1) })
     }
 
-    fn known_len(&self) -> Option<u64> {
-        let sized = self.stream.frames.get(self.frame).is_some_and(FrameState::is_sized);
-        if sized { self.layout().ok().map(|layout| layout.len()) } else { None }
-    }
-
-    fn sizing(&self) -> Option<ChecksumGate> {
-        self.stream.sizing(self.frame)
-    }
-
     fn gate(&self, _: u64) -> Option<ChecksumGate> {
         let state = self.stream.frames.get(self.frame);
         self.stream.shut(self.frame, state.is_none_or(|state| self.index.saturating_add(1) >= state.frame.count()))
@@ -58,5 +49,20 @@ impl Blob for SingleBlock {
     fn decode(&self, _: u64, dst: &mut [u8]) -> Result<()> {
         let (state, range) = self.locate()?;
         self.stream.decode_range(state, range.start, dst)
+    }
+
+    fn measured(&self) -> Option<&dyn Measured> {
+        Some(self)
+    }
+}
+
+impl Measured for SingleBlock {
+    fn known_len(&self) -> Option<u64> {
+        let sized = self.stream.frames.get(self.frame).is_some_and(FrameState::is_sized);
+        if sized { self.layout().ok().map(|layout| layout.len()) } else { None }
+    }
+
+    fn sizing(&self) -> Option<ChecksumGate> {
+        self.stream.sizing(self.frame)
     }
 }

@@ -8,7 +8,7 @@ use fzmfs::account::{Account, Records};
 use fzmfs::bytes::{Cursor, FileOffset, to_u64, to_usize};
 use fzmfs::checksum::Verified;
 use fzmfs::error::{Error, Kind, Result};
-use fzmfs::format::{Blob, Layout, Need};
+use fzmfs::format::{Blob, Far, Layout, Need};
 use fzmfs::source::{SmallReads, Source};
 
 use super::header::Header;
@@ -120,12 +120,13 @@ impl Blob for Blocks {
         Verified::Yes
     }
 
-    /// The rest is for files on a server: its readers announce what they are about to decode, so that it comes with few
-    /// requests.
-    fn is_far(&self) -> bool {
-        self.source.is_far()
+    fn far(&self) -> Option<&dyn Far> {
+        if self.source.is_far() { Some(self) } else { None }
     }
+}
 
+/// For files on a server: its readers announce what they are about to decode, so that it comes with few requests.
+impl Far for Blocks {
     fn announce(&self, ranges: &[Range<u64>], need: Need) {
         let stored = |range: &Range<u64>| {
             let last = range.end.checked_sub(1)? / self.block;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::checksum::{ChecksumGate, Verified};
 use crate::error::Result;
-use crate::format::{Blob, Layout};
+use crate::format::{Blob, Far, Layout, Need};
 
 use super::Table;
 
@@ -49,6 +49,11 @@ impl ColumnRows {
     }
 }
 
+impl Far for ColumnRows {
+    // The columns fetch the chunks that a piece needs.
+    fn announce(&self, _: &[Range<u64>], _: Need) {}
+}
+
 impl Blob for ColumnRows {
     fn layout(&self) -> Result<Layout> {
         let len = self.table.rows.saturating_mul(self.row_len);
@@ -59,8 +64,8 @@ impl Blob for ColumnRows {
         self.table.gate(self.table.column(self.column).ok()?, self.is_end(piece))
     }
 
-    fn is_far(&self) -> bool {
-        self.table.marks.frame.decoded.blob.is_far()
+    fn far(&self) -> Option<&dyn Far> {
+        if self.table.marks.frame.decoded.blob.is_far() { Some(self) } else { None }
     }
 
     fn verified(&self, _: Range<u64>) -> Verified {

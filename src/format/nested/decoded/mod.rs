@@ -13,7 +13,7 @@ use crate::account::{Account, Pieces, decode_budget};
 use crate::bytes::{FileOffset, to_u64, to_usize};
 use crate::checksum::Threads;
 use crate::error::{Error, Kind, Result};
-use crate::format::{BlobRef, Layout, Options, Piece};
+use crate::format::{BlobRef, Layout, Measured, Options, Piece};
 use crate::limits::Charge;
 use crate::source::{Origin, Source, combined};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -67,7 +67,7 @@ impl Decoded {
     /// As [`crate::format::Blob::layout`].
     pub(in crate::format) fn new(outer: Vec<Arc<Source>>, stream: BlobRef, options: &Options) -> Result<Self> {
         let known = OnceLock::new();
-        let longest = if let Some(longest) = stream.longest() {
+        let longest = if let Some(longest) = stream.measured().and_then(Measured::longest) {
             longest
         } else {
             let layout = decode_budget::once(|| stream.layout())?;
@@ -108,7 +108,9 @@ impl Decoded {
             None => _ = self.shared.passed.fetch_min(piece, Ordering::Relaxed),
         }
         drop(walk);
-        stream.note_read(piece);
+        if let Some(stream) = stream.in_order() {
+            stream.note_read(piece);
+        }
         if let Some(behind) = behind.and_then(|behind| self.shared.pieces.take(&(stream.id(), behind))) {
             self.shared.free(behind);
         }
@@ -228,7 +230,8 @@ impl Shared {
 
     /// Whether piece `piece` is decoded, or about to be.
     fn is_there(&self, piece: u64) -> bool {
-        self.pieces.get(&(self.stream.id(), piece)).is_some() || self.stream.is_coming(piece)
+        self.pieces.get(&(self.stream.id(), piece)).is_some()
+            || self.stream.in_order().is_some_and(|stream| stream.is_coming(piece))
     }
 
     /// Piece `piece`, of the bytes `range`, verified; `is_ahead` of the walk, or read now.
@@ -241,7 +244,7 @@ impl Shared {
         let len = range.end.saturating_sub(range.start);
         let key = (self.stream.id(), piece);
         let last = || self.last().as_ref().filter(|last| last.0 == piece).map(|last| last.1.clone());
-        let kept = || self.pieces.get(&key).or_else(last).or_else(|| self.stream.ready(piece));
+        let kept = || self.pieces.get(&key).or_else(last).or_else(|| self.stream.in_order()?.ready(piece));
         let decode = || {
             let _turn = turn();
             kept().map_or_else(|| self.decode(piece, len, is_ahead), Ok)

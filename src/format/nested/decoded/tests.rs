@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use super::*;
 use crate::checksum::{BackgroundChecks, Verify};
 use crate::clock::wait_until;
-use crate::format::{Blob, Input, Node};
+use crate::format::{Blob, Input, Measured, Node};
 
 const PIECE: u64 = 1000;
 const COUNT: u64 = 40;
@@ -137,8 +137,8 @@ impl Blob for Unsized {
         Ok(Layout::Uniform { len: Self::LEN, piece: PIECE })
     }
 
-    fn longest(&self) -> Option<Layout> {
-        Some(Layout::Uniform { len: 2 * COUNT * PIECE + 1, piece: PIECE })
+    fn measured(&self) -> Option<&dyn Measured> {
+        Some(self)
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
@@ -148,6 +148,16 @@ impl Blob for Unsized {
         }
         dst.fill(piece as u8);
         Ok(())
+    }
+}
+
+impl Measured for Unsized {
+    fn known_len(&self) -> Option<u64> {
+        Some(self.layout().ok()?.len())
+    }
+
+    fn longest(&self) -> Option<Layout> {
+        Some(Layout::Uniform { len: 2 * COUNT * PIECE + 1, piece: PIECE })
     }
 }
 

@@ -7,7 +7,7 @@ use super::*;
 use crate::bytes::to_u64;
 use crate::error::Result;
 use crate::format::testing::{Memory, Plain};
-use crate::format::{BlobRef, Grid, Piece};
+use crate::format::{BlobRef, Grid, InOrder, Piece};
 
 mod slices;
 
@@ -254,6 +254,12 @@ impl crate::format::Blob for Huge {
         Ok(())
     }
 
+    fn in_order(&self) -> Option<&dyn InOrder> {
+        Some(self)
+    }
+}
+
+impl InOrder for Huge {
     fn is_run(&self, piece: u64) -> bool {
         self.is_run && piece > 0
     }
