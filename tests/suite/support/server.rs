@@ -131,6 +131,8 @@ impl Server {
         let server = shared.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
+                // As servers do: else the end of each answer waits 40 ms for the client's acknowledgement of its head.
+                stream.set_nodelay(true).unwrap();
                 if server.ended.load(Ordering::Relaxed) {
                     return;
                 }
