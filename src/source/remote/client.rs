@@ -1,7 +1,9 @@
 //! The client of HTTP: its TLS, redirections and limits.
 #![forbid(unsafe_code)]
 
-use std::sync::Arc;
+use std::env;
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::redirect::Policy;
@@ -18,12 +20,10 @@ const REDIRECTS: usize = 5;
 /// # Errors
 /// In words, if TLS is not possible.
 pub(super) fn new() -> Result<reqwest::Client, String> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|e| e.to_string())?
-        .with_root_certificates(roots)
+        .with_root_certificates(roots())
         .with_no_client_auth();
     // Never from TLS to plain text.
     let redirect = Policy::custom(|attempt| {
@@ -49,4 +49,24 @@ pub(super) fn new() -> Result<reqwest::Client, String> {
         .user_agent(concat!("fzmfs/", env!("CARGO_PKG_VERSION")))
         .build()
         .map_err(|e| e.without_url().to_string())
+}
+
+/// The authorities of the system, or of the files that the environment names. Read again only if it names others: there
+/// are well over a hundred of them, and a process may open thousands of archives.
+fn roots() -> Arc<RootCertStore> {
+    static LOADED: Mutex<Option<([Option<OsString>; 2], Arc<RootCertStore>)>> = Mutex::new(None);
+    let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(env::var_os);
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((from, roots)) = &*loaded
+        && *from == named
+    {
+        return roots.clone();
+    }
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let roots = Arc::new(roots);
+    if !roots.is_empty() {
+        *loaded = Some((named, roots.clone()));
+    }
+    roots
 }
