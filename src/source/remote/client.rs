@@ -51,11 +51,14 @@ pub(super) fn new() -> Result<reqwest::Client, String> {
         .map_err(|e| e.without_url().to_string())
 }
 
+/// Where the environment says that authorities are: a file, a folder.
+type Named = [Option<OsString>; 2];
+
 /// The authorities of the system, or of the files that the environment names. Read again only if it names others: there
 /// are well over a hundred of them, and a process may open thousands of archives.
 fn roots() -> Arc<RootCertStore> {
-    static LOADED: Mutex<Option<([Option<OsString>; 2], Arc<RootCertStore>)>> = Mutex::new(None);
-    let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(env::var_os);
+    static LOADED: Mutex<Option<(Named, Arc<RootCertStore>)>> = Mutex::new(None);
+    let named: Named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(env::var_os);
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((from, roots)) = &*loaded
         && *from == named
