@@ -68,10 +68,10 @@ pub fn zeroed(len: u64, what: &'static str) -> Result<Vec<u8>> {
 
 /// A shared byte counter with a limit; a charge that does not fit fails.
 #[derive(Debug, Clone)]
-pub struct Budget(Arc<Shared>);
+pub struct Budget(Arc<BudgetState>);
 
 #[derive(Debug)]
-struct Shared {
+struct BudgetState {
     total: u64,
     used: AtomicU64,
     peak: AtomicU64,
@@ -80,7 +80,7 @@ struct Shared {
 impl Budget {
     /// Creates a budget of `total` bytes.
     pub fn new(total: u64) -> Self {
-        Self(Arc::new(Shared { total, used: AtomicU64::new(0), peak: AtomicU64::new(0) }))
+        Self(Arc::new(BudgetState { total, used: AtomicU64::new(0), peak: AtomicU64::new(0) }))
     }
 
     /// The limit in bytes.

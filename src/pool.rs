@@ -23,10 +23,10 @@ const HINTS: usize = 256;
 
 /// A thread pool.
 #[derive(Debug)]
-pub struct Pool(Arc<Shared>);
+pub struct Pool(Arc<PoolState>);
 
 #[derive(Debug)]
-struct Shared {
+struct PoolState {
     /// Prefix of the thread names; their number follows.
     name: &'static str,
     workers: AtomicUsize,
@@ -55,7 +55,7 @@ impl Pool {
     /// Creates a pool of at most `workers` threads, called `name-0`, `name-1`, .... Starts none yet.
     pub fn new(workers: usize, name: &'static str) -> Self {
         let (workers, queue) = (AtomicUsize::new(workers.max(1)), Mutex::default());
-        Self(Arc::new(Shared { name, workers, queue, work: Condvar::new() }))
+        Self(Arc::new(PoolState { name, workers, queue, work: Condvar::new() }))
     }
 
     /// The maximum number of threads.
@@ -137,7 +137,7 @@ impl Drop for Pool {
     }
 }
 
-impl Shared {
+impl PoolState {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

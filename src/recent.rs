@@ -31,12 +31,12 @@ pub struct Recent<K: Hash + Eq, V> {
 }
 
 struct Values<K: Hash + Eq, V> {
-    by_key: LruCache<K, Slot<V>>,
+    by_key: LruCache<K, RecentSlot<V>>,
     /// Of all charged values.
     bytes: u64,
 }
 
-struct Slot<V> {
+struct RecentSlot<V> {
     value: V,
     bytes: u64,
     _charge: Option<Charge>,
@@ -69,7 +69,7 @@ impl<K: Hash + Eq, V: Clone> Recent<K, V> {
     /// Keeps `value` for `key` instead of any other.
     pub fn put(&self, key: K, value: V) {
         let mut values = self.lock();
-        let gone = values.push(key, Slot { value, bytes: 0, _charge: None });
+        let gone = values.push(key, RecentSlot { value, bytes: 0, _charge: None });
         drop(values);
         drop(gone);
     }
@@ -81,7 +81,7 @@ impl<K: Hash + Eq, V: Clone> Recent<K, V> {
             return kept.value.clone();
         }
         let value = make();
-        let gone = values.push(key, Slot { value: value.clone(), bytes: 0, _charge: None });
+        let gone = values.push(key, RecentSlot { value: value.clone(), bytes: 0, _charge: None });
         drop(values);
         drop(gone);
         value
@@ -135,7 +135,7 @@ impl<K: Hash + Eq, V: Clone> Recent<K, V> {
         if let Some(kept) = values.by_key.get(&key) {
             return kept.value.clone();
         }
-        let gone = values.push(key, Slot { value: value.clone(), bytes, _charge: Some(reserved) });
+        let gone = values.push(key, RecentSlot { value: value.clone(), bytes, _charge: Some(reserved) });
         drop(values);
         drop(gone);
         value
@@ -217,7 +217,7 @@ impl<K: Hash + Eq, T> Recent<K, Weak<T>> {
 
 impl<K: Hash + Eq, V> Values<K, V> {
     /// Adds a value; returns the one that goes for it.
-    fn push(&mut self, key: K, value: Slot<V>) -> Option<V> {
+    fn push(&mut self, key: K, value: RecentSlot<V>) -> Option<V> {
         self.bytes = self.bytes.saturating_add(value.bytes);
         let (_, gone) = self.by_key.push(key, value)?;
         Some(self.released(gone))
@@ -230,7 +230,7 @@ impl<K: Hash + Eq, V> Values<K, V> {
     }
 
     /// A value that goes, which is not charged any more.
-    fn released(&mut self, gone: Slot<V>) -> V {
+    fn released(&mut self, gone: RecentSlot<V>) -> V {
         self.bytes = self.bytes.saturating_sub(gone.bytes);
         gone.value
     }

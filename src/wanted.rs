@@ -31,10 +31,10 @@ thread_local! {
 
 /// Work that is wanted until it is given up.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted(Arc<State>);
+pub struct Wanted(Arc<WantedState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct WantedState {
     is_given_up: Arc<AtomicBool>,
     /// `None`: without a limit.
     allowance: Option<Allowance>,
@@ -99,7 +99,7 @@ impl Wanted {
 
     /// Work within the limits of `allowance`.
     pub fn limited(allowance: Allowance) -> Self {
-        Self(Arc::new(State { allowance: Some(allowance), ..State::default() }))
+        Self(Arc::new(WantedState { allowance: Some(allowance), ..WantedState::default() }))
     }
 
     /// Gives the work up.

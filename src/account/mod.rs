@@ -52,9 +52,9 @@ const SMALL_LIST: u64 = 1 << 10;
 
 /// The account of one container, or of several that share a cache; clones share it.
 #[derive(Clone)]
-pub struct Account(Arc<Inner>);
+pub struct Account(Arc<AccountInner>);
 
-struct Inner {
+struct AccountInner {
     memory: Budget,
     /// For lists that do not fit in `memory`.
     lists: Budget,
@@ -104,7 +104,7 @@ pub struct Peaks {
 impl Account {
     /// Creates an account with `memory` bytes of memory and at most `spill` bytes of disk space.
     pub fn new(memory: u64, spill: u64) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(AccountInner {
             memory: Budget::new(memory),
             lists: Budget::new(LISTS),
             windows: Budget::new(WINDOWS),

@@ -37,18 +37,18 @@ pub struct Holding {
 
 /// The users of a mount; clones share them.
 #[derive(Debug, Clone)]
-pub struct Users(Arc<Inner>);
+pub struct Users(Arc<UsersInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct UsersInner {
     account: Account,
     total: Holding,
     is_shared: bool,
-    state: Mutex<State>,
+    state: Mutex<UsersState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct UsersState {
     held: Holding,
     by_user: HashMap<u32, Holding>,
     /// Of [`STEP`] bytes each.
@@ -89,7 +89,7 @@ impl Users {
     /// `is_shared`: there are several users.
     pub fn new(account: &Account, descriptors: u64, is_shared: bool) -> Self {
         let total = Holding { bytes: LEAST.saturating_add(account.memory().total() / PART), descriptors };
-        Self(Arc::new(Inner { account: account.clone(), total, is_shared, state: Mutex::default() }))
+        Self(Arc::new(UsersInner { account: account.clone(), total, is_shared, state: Mutex::default() }))
     }
 
     /// As [`Users::take`], until the share is dropped.
@@ -159,7 +159,7 @@ impl Users {
     }
 
     /// Charges the account so that all users may hold `held`.
-    fn charge(&self, state: &mut State, held: Holding) -> Result<()> {
+    fn charge(&self, state: &mut UsersState, held: Holding) -> Result<()> {
         let steps = held.bytes.saturating_sub(LEAST).div_ceil(STEP);
         while to_u64(state.charges.len()) < steps {
             state.charges.push(self.0.account.charge(STEP, "memory of users")?);
@@ -172,7 +172,7 @@ impl Users {
         if self.0.is_shared { self.0.total.without(held) } else { self.0.total }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, UsersState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -35,12 +35,12 @@ use crate::view::{Extent, View};
 /// ```
 #[derive(Clone)]
 pub struct File {
-    inner: Arc<Inner>,
+    inner: Arc<FileInner>,
     /// Position of the next [`Read`].
     position: u64,
 }
 
-struct Inner {
+struct FileInner {
     archive: Archive,
     path: String,
     open: Arc<OpenFile>,
@@ -55,7 +55,7 @@ impl File {
         let open = archive.tree().file(ino)?;
         let view = open.view(&**cache)?;
         let ahead = Mutex::new(Readahead::new(cache.workers(), cache.budget()));
-        let inner = Arc::new(Inner { archive: archive.clone(), path: path.to_owned(), open, view, ahead });
+        let inner = Arc::new(FileInner { archive: archive.clone(), path: path.to_owned(), open, view, ahead });
         Ok(Self { inner, position: 0 })
     }
 
@@ -104,7 +104,7 @@ impl File {
     }
 
     fn read_range(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let Inner { archive, view, ahead, .. } = &*self.inner;
+        let FileInner { archive, view, ahead, .. } = &*self.inner;
         let (cache, need) = (archive.cache(), to_u64(buffer.len()));
         // An error is found again, and then reported as for every other read.
         if let Some(direct) = Direct::new(view, &(offset..offset + need))
@@ -187,7 +187,7 @@ impl File {
 
     /// As [`File::copy_to`], but passes the bytes to a function.
     pub(crate) fn stream(&self, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<u64, CopyError> {
-        let Inner { archive, view, .. } = &*self.inner;
+        let FileInner { archive, view, .. } = &*self.inner;
         let cache = archive.cache();
         let ahead = Mutex::new(Readahead::new(cache.workers(), cache.budget()));
         let fetch = SequentialFetch::new(cache);

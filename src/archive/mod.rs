@@ -56,9 +56,9 @@ pub(crate) use options::Access;
 ///
 /// Everything is closed when the last clone and the last [`File`] and [`Array`] of it are dropped.
 #[derive(Clone)]
-pub struct Archive(Arc<Inner>);
+pub struct Archive(Arc<ArchiveInner>);
 
-struct Inner {
+struct ArchiveInner {
     path: PathBuf,
     input: Input,
     options: Options,
@@ -127,7 +127,7 @@ impl Archive {
             cache
         });
         let options = options.clone();
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(ArchiveInner {
             path,
             input,
             options,
@@ -294,7 +294,7 @@ impl Archive {
     /// A container for [`verify`] to decode from: parsed again from the same descriptor, unless this one keeps nothing
     /// and verifies everything first.
     fn fresh(&self) -> Result<Arc<dyn Container>> {
-        let Inner { input, options, access, context, container, .. } = &*self.0;
+        let ArchiveInner { input, options, access, context, container, .. } = &*self.0;
         if !options.keeps(*access) && options.verify == Verify::First {
             return Ok(container.clone());
         }
@@ -321,7 +321,7 @@ fn parse(source: &Path, options: &Options, context: &format::Options) -> Result<
     Ok((input.path.clone(), input, container))
 }
 
-impl Drop for Inner {
+impl Drop for ArchiveInner {
     fn drop(&mut self) {
         // Checks over whole files end soon, not when they are done.
         self.context.threads.close();

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::in_flight::InFlight;
-use super::store::Room;
+use super::store::DecodeRoom;
 use super::{Cache, Deliver};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
@@ -71,7 +71,7 @@ impl Cache {
         deliver: Deliver,
     ) {
         let key = (blob.id(), piece);
-        let mut room = Room::default();
+        let mut room = DecodeRoom::default();
         loop {
             let mut state = self.lock();
             let done = match result {
@@ -163,7 +163,7 @@ impl<'a> Reservation<'a> {
 
     /// Evicts pieces; returns the buffer of one if it fits.
     fn buffer(&self) -> Option<Vec<u8>> {
-        let mut room = Room::new(self.len);
+        let mut room = DecodeRoom::new(self.len);
         while !self.cache.lock().store.make_room(&mut room) {
             room.sweep();
         }

@@ -27,12 +27,12 @@ pub(super) enum Awaited {
 
 /// One decode, from the first request to its completion.
 pub(super) struct InFlight {
-    state: Mutex<State>,
+    state: Mutex<FlightState>,
     completed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct FlightState {
     /// A thread is decoding the piece. Until then any waiting thread may claim it: a queued job could otherwise wait
     /// for the very thread that waits for its result.
     claimed: bool,
@@ -46,7 +46,7 @@ struct State {
     firm: u32,
 }
 
-impl State {
+impl FlightState {
     fn is_wanted(&self) -> bool {
         let wants = |(_, wanted): &Waiting| !wanted.as_ref().is_some_and(Wanted::is_given_up);
         self.blocked > 0 || self.waiting.iter().any(wants)
@@ -56,7 +56,7 @@ impl State {
 impl InFlight {
     /// Creates a decode: already claimed by the caller (`claimed`), or still to be claimed.
     pub(super) fn new(claimed: bool) -> Self {
-        Self { state: Mutex::new(State { claimed, ..State::default() }), completed: Condvar::new() }
+        Self { state: Mutex::new(FlightState { claimed, ..FlightState::default() }), completed: Condvar::new() }
     }
 
     /// Claims the decode. Returns `true` for exactly one caller.
@@ -152,7 +152,7 @@ impl InFlight {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FlightState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

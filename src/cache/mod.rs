@@ -47,7 +47,7 @@ type SourceCheck = Box<dyn Fn() -> Result<()> + Send + Sync>;
 
 /// Decoded pieces, and the workers that decode them.
 pub struct Cache {
-    state: Mutex<State>,
+    state: Mutex<CacheState>,
     budget: u64,
     pool: Pool,
     source_check: OnceLock<SourceCheck>,
@@ -55,14 +55,14 @@ pub struct Cache {
     me: Weak<Cache>,
 }
 
-struct State {
+struct CacheState {
     store: Store,
     /// The pieces that are being decoded or queued.
     in_flight_pieces: HashMap<Key, Arc<InFlight>>,
     runs: Runs,
 }
 
-impl State {
+impl CacheState {
     /// Whether the piece is present, prefetched or being decoded.
     fn is_known(&self, key: Key) -> bool {
         self.store.holds(key) || self.store.is_prefetched(key) || self.in_flight_pieces.contains_key(&key)
@@ -102,7 +102,7 @@ impl Cache {
     pub fn sharing(budget: u64, total: u64, workers: usize, account: Account) -> Arc<Self> {
         let pool = Pool::new(workers, "decode");
         let store = Store::new(budget, total, account);
-        let state = Mutex::new(State { store, in_flight_pieces: HashMap::new(), runs: Runs::default() });
+        let state = Mutex::new(CacheState { store, in_flight_pieces: HashMap::new(), runs: Runs::default() });
         Arc::new_cyclic(|me| Self { state, budget, pool, source_check: OnceLock::new(), me: me.clone() })
     }
 
@@ -243,7 +243,7 @@ impl Cache {
         self.lock().store.clock.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CacheState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

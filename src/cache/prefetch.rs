@@ -76,7 +76,7 @@ impl Cache {
 
 /// Consecutive pieces that are queued together.
 #[derive(Debug)]
-struct Row {
+struct PieceRow {
     blob: BlobRef,
     pieces: Range<u64>,
     /// Whether they continue each other (see `runs`).
@@ -91,9 +91,9 @@ pub struct Prefetch<'a> {
     cache: &'a Cache,
     order: Order,
     /// Not queued yet.
-    row: Option<Row>,
+    row: Option<PieceRow>,
     /// The far ones, which are announced together before they are queued.
-    far: Vec<Row>,
+    far: Vec<PieceRow>,
     taken: bool,
 }
 
@@ -130,7 +130,7 @@ impl Prefetch<'_> {
         }
         self.flush();
         let most = if is_run { u64::MAX } else { blob.batch().max(JOB / bytes.max(1)) };
-        self.row = Some(Row { blob: blob.clone(), pieces: piece..piece.saturating_add(1), is_run, most });
+        self.row = Some(PieceRow { blob: blob.clone(), pieces: piece..piece.saturating_add(1), is_run, most });
         self.taken
     }
 
@@ -146,7 +146,7 @@ impl Prefetch<'_> {
         if far.is_empty() {
             return;
         }
-        let of = |row: &Row| row.pieces.clone().map(|piece| (row.blob.clone(), piece)).collect::<Vec<_>>();
+        let of = |row: &PieceRow| row.pieces.clone().map(|piece| (row.blob.clone(), piece)).collect::<Vec<_>>();
         let pieces: Vec<_> = far.iter().flat_map(of).collect();
         // Without it, they are only slower.
         self.cache.pool.hint(Box::new(move || announce(&pieces, Need::Ahead)));
@@ -164,7 +164,7 @@ impl Prefetch<'_> {
         }
     }
 
-    fn queue(&mut self, Row { blob, pieces: row, is_run, .. }: Row) {
+    fn queue(&mut self, PieceRow { blob, pieces: row, is_run, .. }: PieceRow) {
         if is_run {
             self.taken &= self.cache.decode_run(&blob, row);
             return;

@@ -64,7 +64,7 @@ pub struct Stats {
 
 /// The buffer for one decode, and the memory to be dropped without the lock.
 #[derive(Default)]
-pub(super) struct Room {
+pub(super) struct DecodeRoom {
     /// The size of the buffer needed; 0 for none.
     len: u64,
     /// A buffer that fits.
@@ -76,7 +76,7 @@ pub(super) struct Room {
     gone: (Vec<Piece>, Vec<Vec<u8>>),
 }
 
-impl Room {
+impl DecodeRoom {
     pub(super) fn new(len: u64) -> Self {
         Self { len, ..Self::default() }
     }
@@ -180,7 +180,7 @@ impl Store {
 
     /// Evicts pieces for a decode that has its bytes reserved, and finds it a buffer if one is at hand. On `false`,
     /// sweep `room` without the lock and call again.
-    pub(super) fn make_room(&mut self, room: &mut Room) -> bool {
+    pub(super) fn make_room(&mut self, room: &mut DecodeRoom) -> bool {
         if room.len > self.budget() {
             return true;
         }
@@ -204,7 +204,7 @@ impl Store {
 
     /// Inserts `piece`, unless it is larger than the budget; `follows` if the piece before it is being decoded. On
     /// `false`, sweep `room` without the lock and call again.
-    pub(super) fn keep(&mut self, key: Key, piece: &Piece, follows: bool, room: &mut Room) -> bool {
+    pub(super) fn keep(&mut self, key: Key, piece: &Piece, follows: bool, room: &mut DecodeRoom) -> bool {
         if std::mem::replace(&mut room.kept, true) {
             return self.shrink(room);
         }
@@ -225,7 +225,7 @@ impl Store {
 
     /// Evicts pieces until the bytes held, spare and reserved fit the budget, in at most `SWEEP` steps. Returns whether
     /// it has finished.
-    fn shrink(&mut self, room: &mut Room) -> bool {
+    fn shrink(&mut self, room: &mut DecodeRoom) -> bool {
         let (budget, now) = (self.budget(), self.clock.now());
         for _ in 0..SWEEP {
             let free = budget.saturating_sub(self.reserved);
@@ -249,7 +249,7 @@ impl Store {
     }
 
     /// Takes the buffer of an evicted piece: for the decode that needs one, as a spare if there is room, or to free it.
-    fn evicted(&mut self, key: Key, slot: Slot, spare: bool, room: &mut Room) {
+    fn evicted(&mut self, key: Key, slot: Slot, spare: bool, room: &mut DecodeRoom) {
         if slot.ahead {
             self.clear_prefetched(key);
         }

@@ -9,26 +9,26 @@ use crate::sync::{Condvar, Mutex};
 
 /// The background checks that were started; clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct BackgroundChecks(Arc<Inner>);
+pub struct BackgroundChecks(Arc<BackgroundInner>);
 
 /// Called with the error of each check that fails.
 type OnFailure = Box<dyn Fn(&Error) + Send + Sync>;
 
 #[derive(Default)]
-struct Inner {
-    state: Mutex<State>,
+struct BackgroundInner {
+    state: Mutex<BackgroundState>,
     ended: Condvar,
     on_failure: OnceLock<OnFailure>,
 }
 
-impl fmt::Debug for Inner {
+impl fmt::Debug for BackgroundInner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BackgroundChecks").field("state", &self.state).finish_non_exhaustive()
     }
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BackgroundState {
     running: u64,
     failed: Option<Error>,
 }

@@ -24,7 +24,7 @@ pub(super) struct SharedCheck {
     threads: Threads,
     /// `None` if the verdict is reported by the readers' own decoding.
     check: Option<Box<Check>>,
-    state: Mutex<State>,
+    state: Mutex<CheckState>,
     ran: Condvar,
 }
 
@@ -37,7 +37,7 @@ enum Teller {
 }
 
 #[derive(Default)]
-struct State {
+struct CheckState {
     verdict: Option<Result<()>>,
     /// The reporter of a failure.
     teller: Teller,
@@ -52,7 +52,7 @@ struct State {
     parked: Vec<(Then, Option<Wanted>)>,
 }
 
-impl State {
+impl CheckState {
     /// Whether a continuation waits that was not given up.
     fn is_awaited(&self) -> bool {
         self.parked.iter().any(|(_, wanted)| !wanted.as_ref().is_some_and(Wanted::is_given_up))
@@ -171,7 +171,7 @@ impl SharedCheck {
     }
 
     /// Queues a run for the continuations, unless one is queued.
-    fn queue(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+    fn queue(self: &Arc<Self>, mut state: MutexGuard<'_, CheckState>) {
         let is_queued = std::mem::replace(&mut state.queued, true);
         drop(state);
         if !is_queued {
@@ -235,7 +235,7 @@ impl SharedCheck {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CheckState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -19,13 +19,13 @@ const AHEAD: u64 = 8;
 /// A hash in progress; `H` is its state.
 pub struct StreamHash<H> {
     account: Account,
-    state: Mutex<State<H>>,
+    state: Mutex<HashState<H>>,
 }
 
 /// Copies of pieces.
 type Ahead = BTreeMap<u64, (Vec<u8>, Charge)>;
 
-struct State<H> {
+struct HashState<H> {
     /// `None` while a thread finishes, and afterwards.
     hasher: Option<H>,
     next: u64,
@@ -35,7 +35,7 @@ struct State<H> {
 impl<H> StreamHash<H> {
     /// Starts before the first piece; copies are charged to `account`.
     pub fn new(hasher: H, account: &Account) -> Self {
-        let state = State { hasher: Some(hasher), next: 0, ahead: Ahead::new() };
+        let state = HashState { hasher: Some(hasher), next: 0, ahead: Ahead::new() };
         Self { account: account.clone(), state: Mutex::new(state) }
     }
 
@@ -52,7 +52,7 @@ impl<H> StreamHash<H> {
     /// Adds a decoded piece through `update`, if it is its turn or soon will be.
     pub fn feed(&self, piece: u64, bytes: &[u8], update: impl Fn(&mut H, &[u8])) {
         let mut guard = self.lock();
-        let State { hasher, next, ahead } = &mut *guard;
+        let HashState { hasher, next, ahead } = &mut *guard;
         let Some(hasher) = hasher else { return };
         if piece != *next {
             if piece > *next && piece - *next <= AHEAD && !ahead.contains_key(&piece) {
@@ -94,7 +94,7 @@ impl<H> StreamHash<H> {
                 None => decode(next, &mut buffer).map(|()| update(&mut hasher, &buffer)),
             };
             if let Err(error) = done {
-                *self.lock() = State { hasher: Some(hasher), next, ahead };
+                *self.lock() = HashState { hasher: Some(hasher), next, ahead };
                 return Err(error);
             }
             next += 1;
@@ -102,7 +102,7 @@ impl<H> StreamHash<H> {
         Ok(hasher)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<H>> {
+    fn lock(&self) -> MutexGuard<'_, HashState<H>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -16,13 +16,13 @@ use crate::wanted;
 /// The threads of one container or of several, started on demand; clones share them.
 #[derive(Debug, Clone)]
 pub struct Threads {
-    all: Arc<Inner>,
+    all: Arc<ThreadsInner>,
     /// Whether the container is closed, if others have the threads too.
     closed: Option<Arc<AtomicBool>>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct ThreadsInner {
     pool: Pool,
     /// Helpers in use.
     helpers: AtomicUsize,
@@ -34,7 +34,7 @@ impl Threads {
     /// Creates a pool of at most `most` threads.
     pub fn new(most: usize) -> Self {
         let (pool, helpers, closed) = (Pool::new(most, "check"), AtomicUsize::new(0), AtomicBool::new(false));
-        Self { all: Arc::new(Inner { pool, helpers, closed }), closed: None }
+        Self { all: Arc::new(ThreadsInner { pool, helpers, closed }), closed: None }
     }
 
     /// The same threads for a container that is closed before the others.

@@ -9,7 +9,7 @@ use super::syslog;
 use crate::archive::memory;
 use crate::error::os_message;
 use crate::format::FORMATS;
-use crate::fs::doctor::{self, State};
+use crate::fs::doctor::{self, Severity};
 use crate::gpu;
 use crate::index::{self, Index, places};
 
@@ -82,10 +82,10 @@ fn index() -> (&'static str, &'static str, String) {
     }
 }
 
-fn word(state: State) -> &'static str {
+fn word(state: Severity) -> &'static str {
     match state {
-        State::Ok => "ok",
-        State::Warn => "note",
-        State::Fail => "BAD",
+        Severity::Ok => "ok",
+        Severity::Warn => "note",
+        Severity::Fail => "BAD",
     }
 }

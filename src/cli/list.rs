@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::args::List;
 use super::report::{self, Outcome};
 use super::size;
-use crate::fs::{self, Listed, Listing, State};
+use crate::fs::{self, DaemonState, Listed, Listing};
 use crate::text::{self, escaped};
 
 /// The columns of the table.
@@ -38,14 +38,14 @@ fn to_json(mount: &Listed) -> Value {
     })
 }
 
-fn word(state: &State) -> &'static str {
+fn word(state: &DaemonState) -> &'static str {
     match state {
-        State::Serving => "serving",
-        State::Changed => "changed",
-        State::Dead => "dead",
-        State::Silent => "silent",
-        State::Covered => "covered",
-        State::Refused(_) => "refused",
+        DaemonState::Serving => "serving",
+        DaemonState::Changed => "changed",
+        DaemonState::Dead => "dead",
+        DaemonState::Silent => "silent",
+        DaemonState::Covered => "covered",
+        DaemonState::Refused(_) => "refused",
     }
 }
 
@@ -93,14 +93,14 @@ fn problem(mount: &Listed) -> Option<String> {
     let point = mount.point.to_string_lossy();
     let point = escaped(&point);
     match &mount.state {
-        State::Serving => None,
-        State::Changed => {
+        DaemonState::Serving => None,
+        DaemonState::Changed => {
             Some(format!("its source has changed, so reads fail: fzmfs umount {point}, and mount it again"))
         }
-        State::Dead => Some(format!("dead: its daemon is gone; detach it with: fzmfs umount {point}")),
-        State::Silent => Some("its daemon does not answer".to_owned()),
-        State::Covered => Some("something else is mounted over it".to_owned()),
-        State::Refused(why) => Some(format!("its daemon cannot be asked: {}", escaped(why))),
+        DaemonState::Dead => Some(format!("dead: its daemon is gone; detach it with: fzmfs umount {point}")),
+        DaemonState::Silent => Some("its daemon does not answer".to_owned()),
+        DaemonState::Covered => Some("something else is mounted over it".to_owned()),
+        DaemonState::Refused(why) => Some(format!("its daemon cannot be asked: {}", escaped(why))),
     }
 }
 
@@ -108,7 +108,7 @@ fn problem(mount: &Listed) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn mount(point: &str, state: State, stats: Option<Value>) -> Listed {
+    fn mount(point: &str, state: DaemonState, stats: Option<Value>) -> Listed {
         let pid = stats.is_some().then_some(4711);
         Listed { source: "/data/a.fzm".into(), point: point.into(), state, pid, stats }
     }
@@ -118,9 +118,9 @@ mod tests {
         let stats =
             json!({"cache_bytes": 3 << 20, "cache_limit": 1 << 30, "hits": 3, "misses": 1, "decoded_bytes": 5000});
         let mounts = vec![
-            mount("/mnt/x", State::Serving, Some(stats)),
-            mount("/mnt/new\nline", State::Dead, None),
-            mount("/m", State::Serving, Some(json!({"hits": 0, "misses": 0, "decoded_bytes": "?"}))),
+            mount("/mnt/x", DaemonState::Serving, Some(stats)),
+            mount("/mnt/new\nline", DaemonState::Dead, None),
+            mount("/m", DaemonState::Serving, Some(json!({"hits": 0, "misses": 0, "decoded_bytes": "?"}))),
         ];
         let mut out = Vec::new();
         table(&Listing { mounts, others: 2 }, &mut out).unwrap();

@@ -35,7 +35,7 @@ impl About {
     /// # Errors
     /// Fails if the container is broken there: the missing part may define the meaning of the elements.
     pub fn attributes(&self) -> Result<Attributes> {
-        let mut left = Room(MOST);
+        let mut left = TextLeft(MOST);
         let mut fits = |name: &String, value: &Value| {
             let before = left.0;
             let is_small = is_shallow(value, DEPTH) && serde_json::to_writer(&mut left, &(name, value)).is_ok();
@@ -64,9 +64,9 @@ fn is_shallow(value: &Value, depth: u32) -> bool {
 }
 
 /// Counts down the bytes that may still be written.
-struct Room(u64);
+struct TextLeft(u64);
 
-impl io::Write for Room {
+impl io::Write for TextLeft {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let left = self.0.checked_sub(crate::bytes::to_u64(bytes.len()));
         self.0 = left.ok_or(io::ErrorKind::FileTooLarge)?;

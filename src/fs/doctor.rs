@@ -16,7 +16,7 @@ const SYS_ADMIN: u64 = 1 << 21;
 
 /// Effect of a finding on mounting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum Severity {
     /// As required.
     Ok,
     /// Mounting works, with restrictions.
@@ -31,13 +31,13 @@ pub struct Finding {
     /// The item checked.
     pub name: &'static str,
     /// Its effect on mounting.
-    pub state: State,
+    pub state: Severity,
     /// The finding, and how to fix it.
     pub text: String,
 }
 
 impl Finding {
-    fn new(name: &'static str, state: State, text: impl Into<String>) -> Self {
+    fn new(name: &'static str, state: Severity, text: impl Into<String>) -> Self {
         Self { name, state, text: text.into() }
     }
 }
@@ -71,7 +71,7 @@ fn open_device(path: &Path) -> io::Result<()> {
 
 /// Whether a mount can work, given `findings`.
 pub fn can_mount(findings: &[Finding]) -> bool {
-    findings.iter().all(|f| f.state != State::Fail)
+    findings.iter().all(|f| f.state != Severity::Fail)
 }
 
 fn kernel() -> Finding {
@@ -79,11 +79,11 @@ fn kernel() -> Finding {
     let known = std::fs::read_to_string("/proc/filesystems")
         .is_ok_and(|all| all.lines().any(|line| line.split_whitespace().next_back() == Some("fuse")));
     match (known, release.trim()) {
-        (true, release) => Finding::new("kernel", State::Ok, format!("Linux {release}, supports FUSE")),
+        (true, release) => Finding::new("kernel", Severity::Ok, format!("Linux {release}, supports FUSE")),
         (false, release) => Finding::new(
             "kernel",
             // The module may be loaded on demand when the device is opened.
-            State::Warn,
+            Severity::Warn,
             format!("Linux {release}, FUSE is not loaded; load it with: modprobe fuse"),
         ),
     }
@@ -92,16 +92,16 @@ fn kernel() -> Finding {
 fn device_finding(refused: Option<&io::Error>) -> Finding {
     let name = "/dev/fuse";
     match refused {
-        None => Finding::new(name, State::Ok, "can be opened"),
+        None => Finding::new(name, Severity::Ok, "can be opened"),
         Some(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-            Finding::new(name, State::Fail, format!("only root may open it; {OPEN_DEVICE}"))
+            Finding::new(name, Severity::Fail, format!("only root may open it; {OPEN_DEVICE}"))
         }
-        Some(e) => Finding::new(name, State::Fail, format!("{}; {NO_DEVICE}", os_message(e))),
+        Some(e) => Finding::new(name, Severity::Fail, format!("{}; {NO_DEVICE}", os_message(e))),
     }
 }
 
 fn helper_finding(helper: Option<&Path>, root: bool) -> Finding {
-    let needed = if root { State::Warn } else { State::Fail };
+    let needed = if root { Severity::Warn } else { Severity::Fail };
     let Some(path) = helper else {
         let why = if root { "auto_unmount needs it" } else { "only root can mount without it" };
         return Finding::new(HELPER, needed, format!("not installed, and {why} (Debian: apt install fuse3)"));
@@ -111,8 +111,8 @@ fn helper_finding(helper: Option<&Path>, root: bool) -> Finding {
         return Finding::new(HELPER, needed, format!("{text} is not setuid root, so only root can mount"));
     }
     match helper::table_advice() {
-        advice if advice.is_empty() => Finding::new(HELPER, State::Ok, text),
-        advice => Finding::new(HELPER, State::Warn, text + &advice),
+        advice if advice.is_empty() => Finding::new(HELPER, Severity::Ok, text),
+        advice => Finding::new(HELPER, Severity::Warn, text + &advice),
     }
 }
 
@@ -124,14 +124,15 @@ fn rights(status: &str, helper: bool) -> Finding {
         |set: &str| field(set).and_then(|set| u64::from_str_radix(set, 16).ok()).is_none_or(|set| set & SYS_ADMIN != 0);
     let kept = field("NoNewPrivs").is_none_or(|flag| flag == "0");
     let (state, text) = match (has("CapEff"), helper, has("CapBnd"), kept) {
-        (true, ..) => (State::Ok, "may mount".to_owned()),
-        (false, true, true, true) => (State::Ok, format!("{HELPER} gets the right to mount")),
-        (false, true, true, false) => {
-            (State::Fail, format!("{HELPER} gets no right to mount under no_new_privs (systemd: NoNewPrivileges=no)"))
-        }
-        (false, false, true, _) => (State::Fail, format!("may not mount without {HELPER}")),
+        (true, ..) => (Severity::Ok, "may mount".to_owned()),
+        (false, true, true, true) => (Severity::Ok, format!("{HELPER} gets the right to mount")),
+        (false, true, true, false) => (
+            Severity::Fail,
+            format!("{HELPER} gets no right to mount under no_new_privs (systemd: NoNewPrivileges=no)"),
+        ),
+        (false, false, true, _) => (Severity::Fail, format!("may not mount without {HELPER}")),
         (false, _, false, _) => (
-            State::Fail,
+            Severity::Fail,
             "CAP_SYS_ADMIN is missing; start a container with: --device /dev/fuse --cap-add SYS_ADMIN".to_owned(),
         ),
     };
@@ -158,9 +159,9 @@ fn users(mode: Option<u32>, helper: Option<&Path>) -> Finding {
     } else {
         let allow =
             if allows_others() { "" } else { "; allow_other only with the line user_allow_other in /etc/fuse.conf" };
-        return Finding::new(name, State::Ok, format!("may mount on directories that they may write to{allow}"));
+        return Finding::new(name, Severity::Ok, format!("may mount on directories that they may write to{allow}"));
     };
-    Finding::new(name, State::Warn, format!("cannot mount: {missing}"))
+    Finding::new(name, Severity::Warn, format!("cannot mount: {missing}"))
 }
 
 fn is_setuid(program: &Path) -> bool {
@@ -175,18 +176,18 @@ fn allows_others() -> bool {
 
 fn others() -> Finding {
     if allows_others() {
-        return Finding::new("allow_other", State::Ok, "allowed by /etc/fuse.conf");
+        return Finding::new("allow_other", Severity::Ok, "allowed by /etc/fuse.conf");
     }
     let text = "refused: /etc/fuse.conf lacks the line user_allow_other";
-    Finding::new("allow_other", State::Warn, text)
+    Finding::new("allow_other", Severity::Warn, text)
 }
 
 fn timeout() -> Finding {
     match kernel_tuning::request_timeout() {
-        None => Finding::new("request timeout", State::Ok, "off"),
+        None => Finding::new("request timeout", Severity::Ok, "off"),
         Some(seconds) => Finding::new(
             "request timeout",
-            State::Warn,
+            Severity::Warn,
             format!(
                 "{seconds} s: the kernel ends a mount that takes longer for one answer; \
                  off with: sysctl fs.fuse.default_request_timeout=0 fs.fuse.max_request_timeout=0"
@@ -208,16 +209,16 @@ mod tests {
     fn a_device_that_only_root_opens_is_bad_for_users_and_they_are_told_what_to_do() {
         // The helper opens the device with the user's permissions.
         let found = device_finding(Some(&io::Error::from(io::ErrorKind::PermissionDenied)));
-        assert!(found.state == State::Fail && found.text.contains("chmod 0666 /dev/fuse"), "{found:?}");
-        assert_eq!(device_finding(Some(&io::ErrorKind::NotFound.into())).state, State::Fail);
-        assert_eq!(device_finding(None).state, State::Ok);
+        assert!(found.state == Severity::Fail && found.text.contains("chmod 0666 /dev/fuse"), "{found:?}");
+        assert_eq!(device_finding(Some(&io::ErrorKind::NotFound.into())).state, Severity::Fail);
+        assert_eq!(device_finding(None).state, Severity::Ok);
     }
 
     #[test]
     fn a_regular_file_in_the_place_of_the_device_is_none() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let found = device_finding(open_device(file.path()).err().as_ref());
-        assert!(found.state == State::Fail && found.text.starts_with("No such device"), "{found:?}");
+        assert!(found.state == Severity::Fail && found.text.starts_with("No such device"), "{found:?}");
     }
 
     #[test]
@@ -225,21 +226,21 @@ mod tests {
         for (mode, want) in [(None, "there is no /dev/fuse"), (Some(0o20660), "has mode 0660"), (Some(0o20666), HELPER)]
         {
             let found = users(mode, None);
-            assert!(found.state == State::Warn && found.text.contains(want), "{found:?}");
+            assert!(found.state == Severity::Warn && found.text.contains(want), "{found:?}");
         }
     }
 
     #[test]
     fn one_bad_finding_is_enough() {
         let finding = |state| Finding::new("x", state, "");
-        assert!(can_mount(&[finding(State::Ok), finding(State::Warn)]));
-        assert!(!can_mount(&[finding(State::Ok), finding(State::Fail)]));
+        assert!(can_mount(&[finding(Severity::Ok), finding(Severity::Warn)]));
+        assert!(!can_mount(&[finding(Severity::Ok), finding(Severity::Fail)]));
     }
 
     #[test]
     fn root_needs_no_helper_and_others_do() {
-        assert_eq!(helper_finding(None, true).state, State::Warn);
-        assert_eq!(helper_finding(None, false).state, State::Fail);
+        assert_eq!(helper_finding(None, true).state, Severity::Warn);
+        assert_eq!(helper_finding(None, false).state, Severity::Fail);
     }
 
     #[test]
@@ -249,13 +250,13 @@ mod tests {
         };
         let all = 0x1ff_ffff_ffff;
         for (status, helper, want, word) in [
-            (status(all, all, 0), false, State::Ok, "may mount"),
-            (status(0, all, 0), true, State::Ok, "fusermount3 gets"),
-            (status(0, all, 0), false, State::Fail, "without fusermount3"),
-            (status(0, all, 1), true, State::Fail, "no_new_privs"),
+            (status(all, all, 0), false, Severity::Ok, "may mount"),
+            (status(0, all, 0), true, Severity::Ok, "fusermount3 gets"),
+            (status(0, all, 0), false, Severity::Fail, "without fusermount3"),
+            (status(0, all, 1), true, Severity::Fail, "no_new_privs"),
             // The capabilities of root in a typical container.
-            (status(0xa804_25fb, 0xa804_25fb, 0), true, State::Fail, "--cap-add SYS_ADMIN"),
-            (String::new(), true, State::Ok, "may mount"),
+            (status(0xa804_25fb, 0xa804_25fb, 0), true, Severity::Fail, "--cap-add SYS_ADMIN"),
+            (String::new(), true, Severity::Ok, "may mount"),
         ] {
             let found = rights(&status, helper);
             assert!(found.state == want && found.text.contains(word), "{status}: {found:?}");

@@ -43,7 +43,7 @@ pub struct Listed {
     /// The mount point.
     pub point: PathBuf,
     /// State of its daemon.
-    pub state: State,
+    pub state: DaemonState,
     /// The process id of the daemon, if it is valid in this PID namespace.
     pub pid: Option<u32>,
     /// The counters: an object.
@@ -52,7 +52,7 @@ pub struct Listed {
 
 /// The state of a mount's daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
+pub enum DaemonState {
     /// It answers.
     Serving,
     /// It answers, but the container has changed since it was mounted: reads fail.
@@ -86,10 +86,10 @@ pub fn list(points: &[PathBuf]) -> Result<Listing, Failure> {
     let still = read()?;
     let mounts = own.into_iter().zip(answers).filter(|(mount, _)| still.contains(mount));
     let mounts = mounts.map(|(mount, answer)| {
-        let Answer { state, pid, stats } = answer.unwrap_or_else(|| Answer::without(State::Silent));
+        let Answer { state, pid, stats } = answer.unwrap_or_else(|| Answer::without(DaemonState::Silent));
         let state = match (state, mount.owner) {
-            (State::Refused(_), Some(owner)) if owner != user => {
-                State::Refused(format!("it answers only the user with the id {owner}"))
+            (DaemonState::Refused(_), Some(owner)) if owner != user => {
+                DaemonState::Refused(format!("it answers only the user with the id {owner}"))
             }
             (state, _) => state,
         };
@@ -111,25 +111,25 @@ fn find(point: &Path, own: &[Mount], others: &[Mount]) -> Result<Mount, Failure>
 /// The answer of a daemon.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
-    state: State,
+    state: DaemonState,
     pid: Option<u32>,
     stats: Option<Value>,
 }
 
 impl Answer {
-    fn without(state: State) -> Self {
+    fn without(state: DaemonState) -> Self {
         Self { state, pid: None, stats: None }
     }
 
     /// For the pipe between two processes of ours.
     fn to_bytes(&self) -> Vec<u8> {
         let (state, why) = match &self.state {
-            State::Serving => (0, ""),
-            State::Dead => (1, ""),
-            State::Silent => (2, ""),
-            State::Covered => (3, ""),
-            State::Refused(why) => (4, why.as_str()),
-            State::Changed => (5, ""),
+            DaemonState::Serving => (0, ""),
+            DaemonState::Dead => (1, ""),
+            DaemonState::Silent => (2, ""),
+            DaemonState::Covered => (3, ""),
+            DaemonState::Refused(why) => (4, why.as_str()),
+            DaemonState::Changed => (5, ""),
         };
         json!([state, why, self.pid, self.stats]).to_string().into_bytes()
     }
@@ -137,12 +137,12 @@ impl Answer {
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let [state, why, pid, stats]: [Value; 4] = serde_json::from_slice(bytes).ok()?;
         let state = match state.as_u64()? {
-            0 => State::Serving,
-            1 => State::Dead,
-            2 => State::Silent,
-            3 => State::Covered,
-            5 => State::Changed,
-            _ => State::Refused(why.as_str()?.to_owned()),
+            0 => DaemonState::Serving,
+            1 => DaemonState::Dead,
+            2 => DaemonState::Silent,
+            3 => DaemonState::Covered,
+            5 => DaemonState::Changed,
+            _ => DaemonState::Refused(why.as_str()?.to_owned()),
         };
         let pid = pid.as_u64().and_then(|pid| pid.try_into().ok());
         Some(Self { state, pid, stats: Some(stats).filter(Value::is_object) })
@@ -155,7 +155,7 @@ fn ask_all(mounts: &[Mount]) -> Vec<Option<Answer>> {
     let end = Instant::now() + PATIENCE;
     let answer = |child: io::Result<Child>| match child {
         Ok(child) => read_until(child, end),
-        Err(e) => Some(Answer::without(State::Refused(os_message(&e)))),
+        Err(e) => Some(Answer::without(DaemonState::Refused(os_message(&e)))),
     };
     asked.into_iter().map(answer).collect()
 }
@@ -187,26 +187,26 @@ pub fn answer(id: u64, point: &Path) -> Vec<u8> {
 }
 
 fn ask(id: u64, point: &Path) -> Answer {
-    let refused = |e: io::Error| Answer::without(State::Refused(os_message(&e)));
+    let refused = |e: io::Error| Answer::without(DaemonState::Refused(os_message(&e)));
     let root = match Pinned::open_no_follow(point) {
         Ok(root) => root,
-        Err(e) if mountinfo::is_dead(&e) => return Answer::without(State::Dead),
+        Err(e) if mountinfo::is_dead(&e) => return Answer::without(DaemonState::Dead),
         Err(e) => return refused(e),
     };
     match root.mount_id() {
         Ok(there) if there == id => {}
-        Ok(_) => return Answer::without(State::Covered),
+        Ok(_) => return Answer::without(DaemonState::Covered),
         Err(e) => return refused(e),
     }
     let stats = match sys::getxattr(&root.link(), stats::NAME) {
         Ok(stats) => serde_json::from_slice(&stats).ok().filter(Value::is_object),
-        Err(e) if mountinfo::is_dead(&e) => return Answer::without(State::Dead),
+        Err(e) if mountinfo::is_dead(&e) => return Answer::without(DaemonState::Dead),
         // The daemon of an earlier version.
         Err(e) if e.raw_os_error() == Some(libc::ENODATA) => None,
         Err(e) => return refused(e),
     };
     let has_changed = stats.as_ref().is_some_and(|stats| stats["changed"] == true);
-    let state = if has_changed { State::Changed } else { State::Serving };
+    let state = if has_changed { DaemonState::Changed } else { DaemonState::Serving };
     Answer { state, pid: daemon_id::process_id(&root).ok().flatten(), stats }
 }
 
@@ -218,14 +218,14 @@ mod tests {
     fn an_answer_passes_a_pipe_whole() {
         let counters = format!("{{\"decoder\":\"{}\"}}", "x".repeat(900));
         let counters: Value = serde_json::from_str(&counters).unwrap();
-        let mut answers = vec![Answer { state: State::Serving, pid: Some(7), stats: Some(counters) }];
+        let mut answers = vec![Answer { state: DaemonState::Serving, pid: Some(7), stats: Some(counters) }];
         let states = [
-            State::Serving,
-            State::Dead,
-            State::Silent,
-            State::Covered,
-            State::Changed,
-            State::Refused("no\n\"".to_owned()),
+            DaemonState::Serving,
+            DaemonState::Dead,
+            DaemonState::Silent,
+            DaemonState::Covered,
+            DaemonState::Changed,
+            DaemonState::Refused("no\n\"".to_owned()),
         ];
         answers.extend(states.map(Answer::without));
         for answer in answers {

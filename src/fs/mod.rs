@@ -86,7 +86,7 @@ use crate::mirror::Containers;
 use serve::Served;
 
 pub use daemon::start as start_daemon;
-pub use list::{Listed, Listing, State, answer, list};
+pub use list::{DaemonState, Listed, Listing, answer, list};
 pub use options::{Access, MountOptions, Owner};
 pub use process::Process;
 pub use umount::{Unmounted, umount};

@@ -31,7 +31,7 @@ use crate::bytes::to_u64;
 use crate::error::os_message;
 use crate::limits::zeroed;
 use crate::platform;
-use crate::source::{CacheDir, Room, Source};
+use crate::source::{CacheDir, DirRoom, Source};
 use record::Key;
 
 /// Most bytes of an index, unless the user says otherwise.
@@ -41,21 +41,21 @@ const LEAST: u64 = 64 << 10;
 
 /// The index of a user, or none. Clones share it.
 #[derive(Clone, Default)]
-pub struct Index(Option<Arc<Shared>>);
+pub struct Index(Option<Arc<IndexState>>);
 
-struct Shared {
+struct IndexState {
     dir: CacheDir,
     /// The directory of the secret.
     state: PathBuf,
     secret: OnceLock<Option<Key>>,
-    room: Room,
+    room: DirRoom,
     /// Whether the user was told that nothing can be kept.
     is_told: AtomicBool,
 }
 
 /// The records about one version of one source.
 pub struct Records {
-    index: Arc<Shared>,
+    index: Arc<IndexState>,
     source: Arc<Source>,
     subject: OnceLock<Option<Subject>>,
 }
@@ -76,8 +76,8 @@ impl Index {
     /// nothing.
     pub fn new(dir: PathBuf, size: u64, state: PathBuf) -> Self {
         let dir = CacheDir::new(dir, Some(size));
-        let (secret, room, is_told) = (OnceLock::new(), Room::default(), AtomicBool::new(false));
-        Self(Some(Arc::new(Shared { dir, state, secret, room, is_told })))
+        let (secret, room, is_told) = (OnceLock::new(), DirRoom::default(), AtomicBool::new(false));
+        Self(Some(Arc::new(IndexState { dir, state, secret, room, is_told })))
     }
 
     /// As [`Index::new`], with the secret where the user has it; none without a home.
@@ -106,7 +106,7 @@ impl Index {
     }
 }
 
-impl Shared {
+impl IndexState {
     /// The user's secret, if the index can be used.
     fn secret(&self) -> Option<&Key> {
         if let Some(known) = self.secret.get() {

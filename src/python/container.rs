@@ -164,7 +164,7 @@ impl Archive {
     }
 
     /// The kind and the size of the entry at `path`.
-    fn entry(&self, py: Python<'_>, path: &str) -> PyResult<listing::Row> {
+    fn entry(&self, py: Python<'_>, path: &str) -> PyResult<listing::EntryRow> {
         self.run(py, |archive| archive.entry(path).map(|entry| listing::row(&entry)))
     }
 

@@ -3,9 +3,9 @@
 use fzmfs::{Entry, EntryKind};
 
 /// Path, kind (`file`, `directory`, `link`), and size in bytes where it is known without decoding.
-pub(crate) type Row = (String, &'static str, Option<u64>);
+pub(crate) type EntryRow = (String, &'static str, Option<u64>);
 
-pub(crate) fn row(entry: &Entry) -> Row {
+pub(crate) fn row(entry: &Entry) -> EntryRow {
     let kind = match entry.kind() {
         EntryKind::File => "file",
         EntryKind::Directory => "directory",

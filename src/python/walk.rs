@@ -7,7 +7,7 @@ use fzmfs::{Archive, Entries, Result};
 use pyo3::prelude::*;
 
 use crate::interrupt::detached;
-use crate::listing::{self, Row};
+use crate::listing::{self, EntryRow};
 use crate::opened::Opened;
 use crate::owned::Owned;
 
@@ -31,7 +31,7 @@ impl Walk {
 #[pymethods]
 impl Walk {
     /// The next entries: `count`, or fewer before the end, where there are none.
-    fn more(&self, py: Python<'_>, count: usize) -> PyResult<Vec<Row>> {
+    fn more(&self, py: Python<'_>, count: usize) -> PyResult<Vec<EntryRow>> {
         let entries = self.entries.get()?;
         let take = || {
             let mut entries = entries.lock().unwrap_or_else(PoisonError::into_inner);

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::task::JoinError;
 
-use super::budget::{Budget, LEAST, Room};
+use super::budget::{Budget, LEAST, ReplyRoom};
 use super::crowd::Answering;
 use super::tree::Served;
 use crate::bytes::to_u64;
@@ -120,7 +120,7 @@ impl Rest {
     }
 
     /// The work that fills `room` with the next block.
-    fn block(&self, room: Room) -> impl FnOnce() -> Result<Bytes> + Send + use<> {
+    fn block(&self, room: ReplyRoom) -> impl FnOnce() -> Result<Bytes> + Send + use<> {
         let (file, at) = (self.file.clone(), self.range.start);
         move || room.filled(|buffer| file.read(at, buffer))
     }

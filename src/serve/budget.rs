@@ -38,7 +38,7 @@ impl Drop for Caller {
 
 /// Memory for the bytes of a reply, returned when they are sent or dropped.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct ReplyRoom {
     len: u64,
     permit: Option<OwnedSemaphorePermit>,
 }
@@ -98,11 +98,11 @@ impl Budget {
 
     /// Room for `len` bytes, or, if others have taken too much, for fewer, but at least [`LEAST`] of them: so that no
     /// number of slow clients keeps others from their replies.
-    pub(super) fn room(&self, len: u64) -> Room {
+    pub(super) fn room(&self, len: u64) -> ReplyRoom {
         let some = u32::try_from(len).ok().filter(|_| len > LEAST);
         let permit = some.and_then(|len| self.memory.clone().try_acquire_many_owned(len).ok());
         let len = if permit.is_some() { len } else { len.min(LEAST) };
-        Room { len, permit }
+        ReplyRoom { len, permit }
     }
 
     /// A part of the bytes that are free, which many replies can have at the same time.
@@ -111,10 +111,10 @@ impl Budget {
     }
 
     /// Room for `len` bytes that no client waits for yet: `None` unless half of it is free for those that do.
-    pub(super) fn spare_room(&self, len: u64) -> Option<Room> {
+    pub(super) fn spare_room(&self, len: u64) -> Option<ReplyRoom> {
         let free = self.memory.available_permits();
         let permit = u32::try_from(len).ok().filter(|_| free >= MEMORY / 2)?;
-        Some(Room { len, permit: Some(self.memory.clone().try_acquire_many_owned(permit).ok()?) })
+        Some(ReplyRoom { len, permit: Some(self.memory.clone().try_acquire_many_owned(permit).ok()?) })
     }
 }
 
@@ -137,7 +137,7 @@ fn on_thread<T: Send + 'static>(
     }
 }
 
-impl Room {
+impl ReplyRoom {
     /// The bytes that it is for.
     pub(super) fn len(&self) -> u64 {
         self.len

@@ -55,7 +55,7 @@ use member::Member;
 use origin::{Memory, Within};
 use pinned_file::PinnedFile;
 
-pub use cache_dir::{CacheDir, Room};
+pub use cache_dir::{CacheDir, DirRoom};
 pub use dir::Dir;
 pub use files::{Files, PinnedFiles, Place};
 pub use fingerprint::combined;

@@ -11,13 +11,13 @@ const BARREN: u32 = 8;
 /// The pages that were read.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
-    state: State,
+    state: PageState,
     /// Pages in a row that brought nothing new.
     barren: u32,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-enum State {
+enum PageState {
     #[default]
     First,
     From(String),
@@ -28,14 +28,14 @@ impl Pages {
     /// Where the next page begins; `None` for the first one.
     pub(super) fn from(&self) -> Option<&str> {
         match &self.state {
-            State::From(token) => Some(token),
-            State::First | State::End => None,
+            PageState::From(token) => Some(token),
+            PageState::First | PageState::End => None,
         }
     }
 
     /// Whether all were read.
     pub(super) fn is_end(&self) -> bool {
-        self.state == State::End
+        self.state == PageState::End
     }
 
     /// A page was read that brought `found` entries, and that the one at `next` follows.
@@ -44,8 +44,8 @@ impl Pages {
     /// [`crate::error::Kind::Io`] if the list has no end.
     pub(super) fn read(&mut self, found: usize, next: Option<String>) -> Result<()> {
         self.barren = if found == 0 { self.barren.saturating_add(1) } else { 0 };
-        let next = next.map_or(State::End, State::From);
-        if next != State::End && (self.barren > BARREN || next == self.state) {
+        let next = next.map_or(PageState::End, PageState::From);
+        if next != PageState::End && (self.barren > BARREN || next == self.state) {
             let why = "the server's list of objects has no end";
             return Err(Error::io(io::Error::new(io::ErrorKind::InvalidData, why), "list of objects"));
         }

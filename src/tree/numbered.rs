@@ -93,7 +93,7 @@ impl fmt::Debug for Level {
 
 /// Where an entry is among all entries of all levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct LevelPlace {
     /// Its level.
     pub(super) depth: usize,
     /// Its number on that level.
@@ -103,12 +103,12 @@ pub(super) struct Place {
 }
 
 /// The place of the entry at `position`, with levels of `sides` names.
-pub(super) fn place(sides: &[u64], position: u64) -> Option<Place> {
+pub(super) fn place(sides: &[u64], position: u64) -> Option<LevelPlace> {
     let (mut first, mut count) = (0, 1_u64);
     for (depth, &side) in sides.iter().enumerate() {
         count = count.checked_mul(side)?;
         if position - first < count {
-            return Some(Place { depth, number: position - first, first });
+            return Some(LevelPlace { depth, number: position - first, first });
         }
         first += count;
     }
@@ -136,7 +136,7 @@ mod tests {
             for (depth, side) in sides.iter().enumerate() {
                 count *= side;
                 for number in 0..count {
-                    assert_eq!(place(sides, first + number), Some(Place { depth, number, first }), "{sides:?}");
+                    assert_eq!(place(sides, first + number), Some(LevelPlace { depth, number, first }), "{sides:?}");
                 }
                 first += count;
             }

@@ -10,7 +10,7 @@ use crate::account::{Account, Records};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 
-use super::numbered::{Place, place, total};
+use super::numbered::{LevelPlace, place, total};
 use super::{Ino, ROOT};
 
 /// The largest inode number, unless the tree shares the numbers with others.
@@ -49,7 +49,7 @@ impl Ranges {
         let [first, dir, slot] = self.visited.get(self.holder(ino)?)?;
         let position = ino.0 - first;
         let Some(sides) = self.sides(slot) else { return Some((Ino(dir), position)) };
-        let Place { depth, number, first: level } = place(&sides, position)?;
+        let LevelPlace { depth, number, first: level } = place(&sides, position)?;
         let Some(above) = depth.checked_sub(1) else { return Some((Ino(dir), number)) };
         // Skips the entries of the levels above.
         let side = *sides.get(depth)?;
@@ -157,7 +157,7 @@ impl Ranges {
 
 /// The children of `dir`, one of the numbered entries that start at `first`.
 fn numbered_below(sides: &[u64], first: u64, dir: Ino) -> Option<(Ino, u64)> {
-    let Place { depth, number, first: level } = place(sides, dir.0 - first)?;
+    let LevelPlace { depth, number, first: level } = place(sides, dir.0 - first)?;
     let count: u64 = sides.get(..=depth)?.iter().product();
     let side = *sides.get(depth + 1)?;
     Some((Ino(first + level + count + number * side), side))

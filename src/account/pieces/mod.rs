@@ -33,7 +33,7 @@ const MEMORY: u64 = 2 << 20;
 /// A store of decoded pieces.
 #[derive(Debug)]
 pub struct Pieces {
-    shared: Arc<Shared>,
+    shared: Arc<PiecesShared>,
     /// The next owner number.
     next: AtomicU64,
     /// One thread, which writes the file. Pieces that wait for it are given up with the store.
@@ -44,20 +44,20 @@ pub struct Pieces {
 type Key = (u64, u64);
 
 #[derive(Debug)]
-struct Shared {
+struct PiecesShared {
     account: Account,
     is_on: bool,
     /// Whether each byte is read once, in order.
     reads_once: bool,
     /// Created for the first piece that does not fit in memory; `None` if that failed.
     file: OnceLock<Option<File>>,
-    state: Mutex<State>,
+    state: Mutex<PiecesState>,
     /// Signaled when a piece was written, or given up.
     written: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PiecesState {
     pieces: HashMap<Key, Location>,
     /// Pieces queued for the writer.
     waiting: Vec<Key>,
@@ -105,7 +105,7 @@ impl Pieces {
     fn with(account: Account, is_on: bool, reads_once: bool) -> Arc<Self> {
         let (file, state, written) = (OnceLock::new(), Mutex::default(), Condvar::new());
         Arc::new(Self {
-            shared: Arc::new(Shared { account, is_on, reads_once, file, state, written }),
+            shared: Arc::new(PiecesShared { account, is_on, reads_once, file, state, written }),
             next: AtomicU64::new(0),
             writer: Pool::new(1, "spill"),
         })
@@ -193,7 +193,7 @@ impl Pieces {
         let missing = bytes.saturating_sub(memory.total().saturating_sub(memory.used()));
         let (mut gone, mut free) = (Vec::new(), 0_u64);
         let mut state = self.shared.lock();
-        let State { pieces, waiting, .. } = &mut *state;
+        let PiecesState { pieces, waiting, .. } = &mut *state;
         let len_of = |key: &Key, place: &Location| match place {
             Location::Memory { bytes, .. } if !waiting.contains(key) => to_u64(bytes.len()),
             Location::Memory { .. } | Location::File { .. } => 0,
@@ -256,8 +256,8 @@ impl Pieces {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl PiecesShared {
+    fn lock(&self) -> MutexGuard<'_, PiecesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -314,7 +314,7 @@ impl Shared {
 
 /// A piece that is queued for the writer, or being written; if it is dropped before that is done, the piece is not kept.
 struct Writing {
-    shared: Arc<Shared>,
+    shared: Arc<PiecesShared>,
     key: Key,
     bytes: Arc<Vec<u8>>,
     /// Where it is in the file.
@@ -353,7 +353,7 @@ impl Drop for Writing {
     }
 }
 
-impl State {
+impl PiecesState {
     fn recycle(&mut self, bytes: Vec<u8>, most: usize) {
         if self.spare.len() < most && to_u64(bytes.capacity()) <= MEMORY {
             self.spare.push(bytes);

@@ -89,12 +89,12 @@ type Order = (usize, u64);
 
 /// The remaining tasks.
 struct Queue<'a> {
-    state: Mutex<State<'a>>,
+    state: Mutex<VerifyState<'a>>,
     /// Signaled when a layout is known, or a task has failed.
     changed: Condvar,
 }
 
-struct State<'a> {
+struct VerifyState<'a> {
     checks: std::iter::Enumerate<std::slice::Iter<'a, Check>>,
     /// The streams to decode, by the numbers of their checks.
     streams: BTreeMap<usize, OpenStream<'a>>,
@@ -112,12 +112,20 @@ struct State<'a> {
 impl<'a> Queue<'a> {
     fn new(checks: &'a [Check], progress: Progress, report: &'a mut Watch<'a>) -> Self {
         let (checks, streams) = (checks.iter().enumerate(), BTreeMap::new());
-        let state =
-            State { checks, streams, opening: 0, progress, report, is_stopped: false, error: None, unknown: None };
+        let state = VerifyState {
+            checks,
+            streams,
+            opening: 0,
+            progress,
+            report,
+            is_stopped: false,
+            error: None,
+            unknown: None,
+        };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<'a>> {
+    fn lock(&self) -> MutexGuard<'_, VerifyState<'a>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -152,7 +160,7 @@ impl<'a> Queue<'a> {
     fn take(&self) -> Result<Option<(Order, Task<'a>)>> {
         wanted::check()?;
         let mut next = None;
-        let is_early = |state: &mut State<'a>| {
+        let is_early = |state: &mut VerifyState<'a>| {
             next = state.next();
             next.is_none() && state.opening > 0
         };
@@ -161,7 +169,7 @@ impl<'a> Queue<'a> {
     }
 }
 
-impl<'a> State<'a> {
+impl<'a> VerifyState<'a> {
     /// The next task that can be run now.
     fn next(&mut self) -> Option<(Order, Task<'a>)> {
         if self.is_stopped {

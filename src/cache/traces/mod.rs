@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::queues::{Key, Order, RING};
-use super::store::{Room, Store};
+use super::store::{DecodeRoom, Store};
 use crate::account::Account;
 
 const MIB: u64 = 1 << 20;
@@ -58,7 +58,7 @@ impl Reader {
     fn decode(&mut self, key: Key, len: u64) {
         self.decodes += 1;
         self.store.reserve(len);
-        let mut room = Room::new(len);
+        let mut room = DecodeRoom::new(len);
         while !self.store.make_room(&mut room) {
             room.sweep();
         }
@@ -68,7 +68,7 @@ impl Reader {
         });
         self.store.release(len);
         let piece = Arc::new(buffer);
-        let mut room = Room::default();
+        let mut room = DecodeRoom::default();
         while !self.store.keep(key, &piece, false, &mut room) {
             room.sweep();
         }
@@ -299,7 +299,7 @@ fn a_piece_is_inserted_once_if_making_room_takes_several_turns() {
     let _charge = beside.charge(250 * MIB, "test").unwrap();
     assert!(reader.store.mark_prefetched((2, 5), MIB, Order::Sequential));
     reader.store.request_prefetched((2, 5));
-    let (piece, mut room, mut turns) = (Arc::new(Vec::with_capacity(1 << 20)), Room::default(), 1);
+    let (piece, mut room, mut turns) = (Arc::new(Vec::with_capacity(1 << 20)), DecodeRoom::default(), 1);
     while !reader.store.keep((2, 5), &piece, false, &mut room) {
         room.sweep();
         turns += 1;

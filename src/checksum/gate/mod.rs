@@ -18,7 +18,7 @@ use super::{Threads, Verified, Verify};
 /// A check that runs once and withholds bytes until it has passed.
 #[derive(Clone)]
 pub struct ChecksumGate {
-    inner: Arc<Inner>,
+    inner: Arc<GateInner>,
     /// Whether it withholds the last bytes that the checksum covers, which are served only after the verdict.
     is_end: bool,
 }
@@ -33,7 +33,7 @@ enum Opens {
     Passed,
 }
 
-struct Inner {
+struct GateInner {
     /// Resolved: neither [`Verify::Auto`] nor [`Verify::Passive`].
     mode: Verify,
     check: Arc<SharedCheck>,
@@ -83,7 +83,7 @@ impl ChecksumGate {
     fn of(mode: &Verify, cost: u64, check: SharedCheck, is_lazy: bool) -> Self {
         let is_near: Option<Box<IsNear>> = matches!(mode, Verify::Passive(_)).then(|| Box::new(|| false) as _);
         Self {
-            inner: Arc::new(Inner { mode: mode.resolve(cost), check: Arc::new(check), is_lazy, is_near }),
+            inner: Arc::new(GateInner { mode: mode.resolve(cost), check: Arc::new(check), is_lazy, is_near }),
             is_end: false,
         }
     }

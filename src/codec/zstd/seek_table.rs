@@ -49,7 +49,7 @@ pub struct SeekTable {
 
 /// A row of a table.
 #[derive(Debug, Clone, Copy)]
-struct Row {
+struct SeekRow {
     at: FileOffset,
     stored: u32,
     content: u32,
@@ -173,7 +173,7 @@ pub(super) fn read_listed(source: &Source, listed: &Frame, account: &Account) ->
     }
 }
 
-impl Row {
+impl SeekRow {
     /// Whether a frame of its stored size can have so much content.
     fn is_possible(&self) -> bool {
         u64::from(self.content) <= u64::from(self.stored).saturating_mul(DENSEST)
@@ -256,7 +256,7 @@ impl SeekTable {
     }
 
     /// Calls `each` with every row.
-    fn rows(&self, source: &Source, mut each: impl FnMut(Row) -> Result<()>) -> Result<()> {
+    fn rows(&self, source: &Source, mut each: impl FnMut(SeekRow) -> Result<()>) -> Result<()> {
         let mut done = 0_u64;
         while done < self.count {
             let rows = WINDOW.min(self.count.saturating_sub(done));
@@ -269,7 +269,7 @@ impl SeekTable {
                 let content = cur.u32_le("seek table: decompressed size")?;
                 let sum_at = cur.at();
                 let sum = if self.has_checksums { Some(cur.u32_le("seek table: checksum")?) } else { None };
-                each(Row { at, stored, content, checksum: sum.map(|stored| SeekChecksum { stored, at: sum_at }) })?;
+                each(SeekRow { at, stored, content, checksum: sum.map(|stored| SeekChecksum { stored, at: sum_at }) })?;
             }
             done = done.saturating_add(rows);
         }
@@ -280,7 +280,7 @@ impl SeekTable {
     /// included; enters them in the frames if `enter`.
     fn read_rows(&self, source: &Source, start: FileOffset, scan: &mut FrameScan, enter: bool) -> Result<()> {
         let (mut next, mut at) = (Next::default(), start);
-        self.rows(source, |Row { at: row_at, stored, content, checksum }| {
+        self.rows(source, |SeekRow { at: row_at, stored, content, checksum }| {
             let wrong = |why: String| Error::corrupt(why, "seek table").at(row_at);
             let frame = match next.take(scan) {
                 Some(entry) if entry.at == at && entry.stored == u64::from(stored) => entry.frame,

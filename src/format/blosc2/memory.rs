@@ -57,14 +57,14 @@ pub(super) struct Memory {
 #[derive(Default)]
 struct KeptBlocks {
     /// Least recently used first.
-    slots: Vec<(BlockKey, Arc<Slot>)>,
+    slots: Vec<(BlockKey, Arc<BlockSlot>)>,
     /// Number of decodes that hold buffers and of copies from a block; then, the number of those that have ended.
     active: usize,
     ends: u64,
 }
 
 /// A kept block, or the lasting error that decoding it gave.
-type Slot = Once<Arc<Buffer>>;
+type BlockSlot = Once<Arc<Buffer>>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -183,7 +183,11 @@ impl Memory {
     }
 
     /// Drops `evicted` without the lock.
-    fn dropped<'a>(&'a self, blocks: MutexGuard<'a, KeptBlocks>, evicted: Arc<Slot>) -> MutexGuard<'a, KeptBlocks> {
+    fn dropped<'a>(
+        &'a self,
+        blocks: MutexGuard<'a, KeptBlocks>,
+        evicted: Arc<BlockSlot>,
+    ) -> MutexGuard<'a, KeptBlocks> {
         drop(blocks);
         drop(evicted);
         lock(&self.blocks)
@@ -203,11 +207,11 @@ impl KeptBlocks {
     }
 
     /// Evicts and returns the least recently used block that is not in use, if more than `keep` are kept.
-    fn evict(&mut self, keep: usize) -> Option<Arc<Slot>> {
+    fn evict(&mut self, keep: usize) -> Option<Arc<BlockSlot>> {
         if self.slots.len() <= keep {
             return None;
         }
-        let idle = |(_, slot): &(BlockKey, Arc<Slot>)| {
+        let idle = |(_, slot): &(BlockKey, Arc<BlockSlot>)| {
             let is_unused = |block: &Arc<Buffer>| Arc::strong_count(block) == 1;
             Arc::strong_count(slot) == 1 && slot.ready().is_some_and(|state| state.is_ok_and(is_unused))
         };

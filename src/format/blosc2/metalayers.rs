@@ -71,9 +71,9 @@ pub(super) fn value_of(source: &Arc<Source>, layer: &Metalayer, memory: &Arc<Mem
 }
 
 /// Counts down the bytes that may still be written.
-struct Room(usize);
+struct OutputLeft(usize);
 
-impl fmt::Write for Room {
+impl fmt::Write for OutputLeft {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0 = self.0.checked_sub(text.len()).ok_or(fmt::Error)?;
         Ok(())
@@ -114,7 +114,7 @@ impl LayerValue {
     /// The value as JSON; `None` if it is not `MessagePack`, or longer than [`TEXT`].
     pub(super) fn json(&self) -> Result<Option<Vec<u8>>> {
         let bytes = self.bytes()?;
-        let fits = |json: &Value| write!(Room(TEXT), "{json:#}").is_ok();
+        let fits = |json: &Value| write!(OutputLeft(TEXT), "{json:#}").is_ok();
         Ok(json::to_json(&bytes).filter(fits).map(|json| (text::json(&json) + "\n").into_bytes()))
     }
 }

@@ -25,10 +25,10 @@ const ENTRY: u64 = 8;
 
 /// A map of the index entries that refer to stored chunks.
 #[derive(Debug, Default)]
-pub(super) struct StoredMap(Mutex<State>);
+pub(super) struct StoredMap(Mutex<MapState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct MapState {
     /// One bit per region: set if it contains no stored chunk.
     empty: Vec<u64>,
     /// The regions searched last, oldest first, with one bit per entry.
@@ -97,7 +97,7 @@ impl StoredMap {
         Some(bits)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MapState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -166,7 +166,7 @@ fn inverse_order(stages: &[StageInfo], consumers: &BTreeMap<u16, Vec<Port>>) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::header::Slot;
+    use super::super::header::BufferSlot;
     use super::*;
     use crate::bytes::{FileOffset, to_u64};
 
@@ -175,7 +175,7 @@ mod tests {
 
     /// Connects stages and segments with these ids.
     fn connect(stages: Stages, segments: &[u16]) -> Result<Graph> {
-        let slots = |ids: &[u16]| ids.iter().map(|&id| Slot { id, at: FileOffset(id.into()) }).collect();
+        let slots = |ids: &[u16]| ids.iter().map(|&id| BufferSlot { id, at: FileOffset(id.into()) }).collect();
         let stages: Vec<StageInfo> = stages
             .iter()
             .enumerate()
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn the_flagged_stage_is_the_first_source_whatever_it_reads() {
-        let slots = |ids: &[u16]| ids.iter().map(|&id| Slot { id, at: FileOffset(0) }).collect::<Vec<_>>();
+        let slots = |ids: &[u16]| ids.iter().map(|&id| BufferSlot { id, at: FileOffset(0) }).collect::<Vec<_>>();
         let stage = |inputs: &[u16], outputs: &[u16], stage_flags| StageInfo {
             at: FileOffset(0),
             stage_type: 0,

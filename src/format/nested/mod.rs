@@ -90,7 +90,7 @@ pub(super) fn open(format: &Format, input: &Input, options: &Options) -> Result<
                 let source = Source::of(&at, Decoded::new(outer.clone(), stream.clone(), &of)?);
                 Ok(Bytes { source, content: Some(Content::Blob(stream.clone())) })
             };
-            let inner = Arc::new(Inner::new(path, options, own, bytes));
+            let inner = Arc::new(InnerContainer::new(path, options, own, bytes));
             Arc::new(Outer { container, stem, inner: Some(inner) })
         }
         // The tree names the link after the file that was opened, which is another one.
@@ -135,14 +135,14 @@ pub(super) struct Bytes {
 }
 
 /// A container in another one: in its stream, or among its members.
-pub(super) struct Inner {
+pub(super) struct InnerContainer {
     path: PathBuf,
     options: Options,
     bytes: Box<dyn Fn() -> Result<Bytes> + Send + Sync>,
     opened: Once<Arc<dyn Container>>,
 }
 
-impl Inner {
+impl InnerContainer {
     /// The container at `path` in the bytes that `bytes` gives; the one around it has `options` and `own` bytes.
     pub(super) fn new(
         path: PathBuf,
@@ -179,7 +179,7 @@ fn decode_all(blob: &BlobRef) -> Result<()> {
     Ok(())
 }
 
-impl Enclosed for Inner {
+impl Enclosed for InnerContainer {
     fn open(&self) -> Result<Arc<dyn Container>> {
         let open = || {
             let Bytes { source, content } = (self.bytes)()?;
@@ -221,7 +221,7 @@ impl Enclosed for Inner {
 struct Outer {
     container: Arc<dyn Container>,
     stem: Vec<u8>,
-    inner: Option<Arc<Inner>>,
+    inner: Option<Arc<InnerContainer>>,
 }
 
 impl Container for Outer {

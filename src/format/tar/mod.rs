@@ -41,7 +41,7 @@ use crate::recent::Recent;
 use crate::source::{SmallReads, Source};
 use crate::wanted::is_given_up;
 
-use super::nested::{self, Bytes, Inner};
+use super::nested::{self, Bytes, InnerContainer};
 use super::{Check, Container, Content, Directory, Entry, File, FileExtent, Format, Info, Input, Options};
 use dir::MemberDir;
 use header::{BLOCK_LEN, Header};
@@ -106,7 +106,7 @@ struct Archive {
     /// The walk for it, if it was given up.
     walk: Mutex<Option<Walk>>,
     /// The containers among the members that were in use last.
-    open: Recent<u32, Arc<Inner>>,
+    open: Recent<u32, Arc<InnerContainer>>,
 }
 
 impl Archive {
@@ -196,7 +196,7 @@ impl Archive {
     }
 
     /// The container that the member `number` is.
-    fn container(self: &Arc<Self>, number: u32, node: &Node) -> Result<Arc<Inner>> {
+    fn container(self: &Arc<Self>, number: u32, node: &Node) -> Result<Arc<InnerContainer>> {
         let path = self.path(number)?;
         let make = || {
             let (source, at, len) = (Arc::clone(&self.source), node.at().0, node.len);
@@ -206,7 +206,7 @@ impl Archive {
                 let source = Source::within(&source, at..at.saturating_add(len), of.clone())?;
                 Ok(Bytes { source, content: content.clone() })
             };
-            Arc::new(Inner::new(path, &self.options, file_size, bytes))
+            Arc::new(InnerContainer::new(path, &self.options, file_size, bytes))
         };
         Ok(self.open.get_or_put(number, make))
     }

@@ -178,13 +178,13 @@ impl Zxc {
         File::new(Content::Blob(self.blob.clone())).typed(self.array.clone()).stored(self.source.len())
     }
 
-    fn share(&self) -> Shared {
-        Shared { source: Arc::clone(&self.source), stream: Arc::clone(&self.stream), blob: self.blob.clone() }
+    fn share(&self) -> BlockDirs {
+        BlockDirs { source: Arc::clone(&self.source), stream: Arc::clone(&self.stream), blob: self.blob.clone() }
     }
 }
 
 /// Common state of the directories of blocks.
-struct Shared {
+struct BlockDirs {
     source: Arc<Source>,
     stream: Arc<DecodedStream>,
     blob: BlobRef,
@@ -192,7 +192,7 @@ struct Shared {
 
 /// `chunks/` and `stored/`: one file per block.
 struct BlockDir {
-    zxc: Shared,
+    zxc: BlockDirs,
     /// Whether files are decoded blocks rather than payloads.
     decoded: bool,
 }
@@ -207,7 +207,7 @@ impl IndexedDir for BlockDir {
     }
 
     fn file(&self, number: u64) -> Result<File> {
-        let Shared { source, stream, blob } = &self.zxc;
+        let BlockDirs { source, stream, blob } = &self.zxc;
         let (frame_number, state, index) = stream.block(number)?;
         let header = &state.frame.header;
         let stored = BlockExtent::find(&state.frame, index)?;

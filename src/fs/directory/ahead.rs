@@ -64,10 +64,10 @@ struct Walk {
 #[derive(Clone)]
 struct Next {
     name: Box<OsStr>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<AheadState>>,
 }
 
-enum State {
+enum AheadState {
     Queued,
     Open(Box<Parsed>),
     /// Or it cannot be opened, which is reported when it is entered.
@@ -90,9 +90,9 @@ impl Ahead {
         let next = &mut walks.iter_mut().find(|walk| walk.dir == dir)?.next;
         let next = next.swap_remove(next.iter().position(|next| *next.name == *name)?);
         drop(walks);
-        match mem::replace(&mut *lock(&next.state), State::Taken) {
-            State::Open(parsed) => Some(*parsed),
-            State::Queued | State::Taken => None,
+        match mem::replace(&mut *lock(&next.state), AheadState::Taken) {
+            AheadState::Open(parsed) => Some(*parsed),
+            AheadState::Queued | AheadState::Taken => None,
         }
     }
 
@@ -120,7 +120,7 @@ impl Ahead {
     pub(super) fn open(&self) -> Vec<String> {
         let walks = lock(&self.0);
         let next = walks.iter().flat_map(|walk| &walk.next);
-        let open = next.filter(|next| matches!(*lock(&next.state), State::Open(_)));
+        let open = next.filter(|next| matches!(*lock(&next.state), AheadState::Open(_)));
         let mut names: Vec<_> = open.map(|next| next.name.to_string_lossy().into_owned()).collect();
         names.sort();
         names
@@ -156,7 +156,7 @@ impl Walk {
         for name in order.after(name, step, AHEAD) {
             let known = old.iter().position(|next| *next.name == *name).map(|at| old.swap_remove(at));
             let next = known.unwrap_or_else(|| {
-                let next = Next { name: name.into(), state: Arc::new(Mutex::new(State::Queued)) };
+                let next = Next { name: name.into(), state: Arc::new(Mutex::new(AheadState::Queued)) };
                 fresh.push(next.clone());
                 next
             });
@@ -200,23 +200,23 @@ impl Directory {
     }
 
     /// Opens the container at `path`, and prefetches the beginning of its file `file`.
-    fn open_ahead(&self, state: &Mutex<State>, path: &Path, file: Option<&str>) {
+    fn open_ahead(&self, state: &Mutex<AheadState>, path: &Path, file: Option<&str>) {
         let mut state = lock(state);
-        if !matches!(*state, State::Queued) {
+        if !matches!(*state, AheadState::Queued) {
             return;
         }
         let opened = self.charge_ahead().and_then(|charge| self.parsed(path, charge));
         *state = match opened {
             // The files of a directory are opened when they are read.
-            Ok(parsed) if parsed.opened.container.folder().is_some() => State::Taken,
+            Ok(parsed) if parsed.opened.container.folder().is_some() => AheadState::Taken,
             Ok(parsed) => {
                 if let Some(file) = file {
                     // Its reader gets the error.
                     self.prefetch(&parsed, file).ok();
                 }
-                State::Open(Box::new(parsed))
+                AheadState::Open(Box::new(parsed))
             }
-            Err(_) => State::Taken,
+            Err(_) => AheadState::Taken,
         };
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fuser::Notifier;
 
-use super::{Directory, State, lock};
+use super::{Directory, Inodes, lock};
 use crate::error::Error;
 use crate::fs::faults::Faults;
 use crate::fs::source_watch::Watch;
@@ -45,7 +45,7 @@ impl Directory {
     /// same.
     pub(super) fn give_up(&self) {
         let mut state = self.state();
-        let State { nodes, slots, open, .. } = &mut *state;
+        let Inodes { nodes, slots, open, .. } = &mut *state;
         for (slot, _) in open.iter().filter(|(_, session)| session.shared().watch.has_changed()) {
             if let Some(node) = slots.get(slot).and_then(|slot| nodes.get(slot.node)) {
                 node.is_gone = true;

@@ -63,7 +63,7 @@ use ahead::Ahead;
 use as_of::AsOf;
 use flat::Flat;
 use names::Names;
-use nodes::{Nodes, Place, SLOTS, base, place};
+use nodes::{NodePlace, Nodes, SLOTS, base, place};
 use outer::SOON;
 
 pub(super) use replies::To;
@@ -78,7 +78,7 @@ pub(super) struct Directory {
     access: Access,
     /// The owner of entries without one: objects.
     ids: (u32, u32),
-    state: Mutex<State>,
+    state: Mutex<Inodes>,
     cache: Arc<Cache>,
     offload: Arc<Offload>,
     activity: Arc<Activity>,
@@ -135,17 +135,17 @@ struct OpenDir {
 }
 
 /// The inodes that the kernel knows, and the containers among them.
-struct State {
+struct Inodes {
     nodes: Nodes,
     /// The containers that were entered.
-    slots: HashMap<u32, Slot>,
+    slots: HashMap<u32, ContainerSlot>,
     next_slot: u32,
     /// The open containers, by slot.
     open: LruCache<u32, Arc<Session>>,
 }
 
 /// A container that was entered.
-struct Slot {
+struct ContainerSlot {
     /// Its inode.
     node: u64,
     /// The numbers of its tree, while it is closed.
@@ -177,7 +177,7 @@ impl Directory {
             owner: request.owner,
             access: request.access,
             ids: sys::effective_ids(),
-            state: Mutex::new(State { nodes: Nodes::new(seed, users.clone()), slots, next_slot: 0, open }),
+            state: Mutex::new(Inodes { nodes: Nodes::new(seed, users.clone()), slots, next_slot: 0, open }),
             cache,
             offload,
             activity,
@@ -211,7 +211,7 @@ impl Directory {
         if self.is_far { MINUTE } else { SOON }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Inodes> {
         lock(&self.state)
     }
 
@@ -263,7 +263,7 @@ impl Directory {
     /// The slot of the container whose root is `node`; `None` if it is not a container.
     fn slot(&self, node: u64) -> Option<u32> {
         let mut state = self.state();
-        let State { nodes, slots, next_slot, .. } = &mut *state;
+        let Inodes { nodes, slots, next_slot, .. } = &mut *state;
         let found = nodes.get(node).filter(|node| node.is_tree)?;
         if let Some(slot) = found.slot {
             return Some(slot);
@@ -277,16 +277,16 @@ impl Directory {
         let slot = *next_slot;
         *next_slot = (slot + 1) % SLOTS;
         found.slot = Some(slot);
-        slots.insert(slot, Slot { node, numbers: None });
+        slots.insert(slot, ContainerSlot { node, numbers: None });
         Some(slot)
     }
 
     /// Records that the kernel has forgotten an inode that it calls `number`.
     pub(super) fn forget_inode(&self, number: u64, count: u64) {
         match place(number) {
-            Place::Outer(number) | Place::Flat(number, _) => self.forget(number, count),
+            NodePlace::Outer(number) | NodePlace::Flat(number, _) => self.forget(number, count),
             // Forgotten with its container.
-            Place::Inner(..) => {}
+            NodePlace::Inner(..) => {}
         }
     }
 

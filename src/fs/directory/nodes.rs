@@ -45,7 +45,7 @@ const NODE: u64 = 256;
 
 /// Meaning of an inode number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum NodePlace {
     /// A directory, file or link of the mirrored directory, or the root of a container.
     Outer(u64),
     /// An inode in the tree of the container in this slot.
@@ -55,11 +55,11 @@ pub(super) enum Place {
 }
 
 /// Takes a number apart.
-pub(super) fn place(number: u64) -> Place {
+pub(super) fn place(number: u64) -> NodePlace {
     match number.checked_sub(BELOW) {
-        None if number.is_multiple_of(FLAT) || number == ROOT.0 => Place::Outer(number),
-        None => Place::Flat(number - number % FLAT, number % FLAT),
-        Some(rest) => Place::Inner(u32::try_from(rest >> BITS).unwrap_or(u32::MAX), rest & LARGEST),
+        None if number.is_multiple_of(FLAT) || number == ROOT.0 => NodePlace::Outer(number),
+        None => NodePlace::Flat(number - number % FLAT, number % FLAT),
+        Some(rest) => NodePlace::Inner(u32::try_from(rest >> BITS).unwrap_or(u32::MAX), rest & LARGEST),
     }
 }
 
@@ -365,11 +365,11 @@ mod tests {
     #[test]
     fn numbers_of_trees_are_apart() {
         for (slot, inner) in [(0, 2), (SLOTS - 1, LARGEST), (5, 7)] {
-            assert_eq!(place(base(slot) + inner), Place::Inner(slot, inner));
+            assert_eq!(place(base(slot) + inner), NodePlace::Inner(slot, inner));
         }
-        assert_eq!(place(BELOW - 8), Place::Outer(BELOW - 8));
-        assert_eq!(place(BELOW - 5), Place::Flat(BELOW - 8, 3));
-        assert_eq!(place(ROOT.0), Place::Outer(ROOT.0));
+        assert_eq!(place(BELOW - 8), NodePlace::Outer(BELOW - 8));
+        assert_eq!(place(BELOW - 5), NodePlace::Flat(BELOW - 8, 3));
+        assert_eq!(place(ROOT.0), NodePlace::Outer(ROOT.0));
         assert!(base(SLOTS - 1) + LARGEST < 1 << 63);
     }
 }

@@ -11,7 +11,7 @@ use fuser::{ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyXattr};
 
 use super::Directory;
 use super::flat::FlatEntry;
-use super::nodes::{Place, place};
+use super::nodes::{NodePlace, place};
 use super::outer::SOON;
 use crate::fs::inode_attr::{AttrBuilder, Numbering};
 use crate::fs::session::Session;
@@ -34,13 +34,13 @@ impl Directory {
     /// Where a call on an entry goes; the root of a container is an entry of the mirrored directory.
     pub(in crate::fs) fn entry(self: &Arc<Self>, number: u64) -> To<'_> {
         match place(number) {
-            Place::Inner(slot, inner) => To::Container(slot, Ino(inner)),
-            Place::Flat(number, inner) => match self.slot(number) {
+            NodePlace::Inner(slot, inner) => To::Container(slot, Ino(inner)),
+            NodePlace::Flat(number, inner) => match self.slot(number) {
                 Some(slot) => To::Container(slot, Ino(inner)),
                 // Forgotten.
                 None => To::Outer(self, number),
             },
-            Place::Outer(number) => To::Outer(self, number),
+            NodePlace::Outer(number) => To::Outer(self, number),
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::nodes::{LARGEST, base};
-use super::{Directory, State};
+use super::{Directory, Inodes};
 use crate::error::{Error, Kind, Result};
 use crate::fs::held::Holders;
 use crate::fs::inode_attr::{AttrBuilder, Numbering};
@@ -162,7 +162,7 @@ impl Directory {
     }
 }
 
-impl State {
+impl Inodes {
     /// Closes the containers that were not used for longest, down to the limit and at least `least` of them, but none
     /// that is in use.
     fn close_some(&mut self, least: usize) -> Vec<Arc<Session>> {

@@ -16,10 +16,10 @@ use crate::fs::offload::{On, Turn};
 pub(super) struct Waiting<R> {
     reader: Arc<Reader>,
     request: Request,
-    state: Mutex<State<R>>,
+    state: Mutex<WaitingState<R>>,
 }
 
-struct State<R> {
+struct WaitingState<R> {
     /// Number of pieces still to come.
     left: usize,
     collected: Collected,
@@ -39,7 +39,7 @@ impl<R: Reply> Waiting<R> {
         on: Option<On>,
         reply: R,
     ) -> Arc<Self> {
-        let state = Mutex::new(State { left, collected, on, error: None, reply: Some(reply) });
+        let state = Mutex::new(WaitingState { left, collected, on, error: None, reply: Some(reply) });
         Arc::new(Self { reader: reader.clone(), request, state })
     }
 

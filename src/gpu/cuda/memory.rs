@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::sys::CUdeviceptr;
 
-use super::Shared;
+use super::OpenedGpu;
 use super::context::{Event, Stream};
 use crate::gpu::{DeviceError, DeviceResult, ForeignStream, Memory};
 
@@ -19,7 +19,7 @@ pub(super) struct Allocation {
     pub(super) stream: Arc<Stream>,
     /// Whether unknown streams may use it when it is freed.
     is_lent: bool,
-    shared: Arc<Shared>,
+    shared: Arc<OpenedGpu>,
     _charge: Charge,
 }
 
@@ -58,7 +58,7 @@ impl Drop for Charge {
 
 /// Allocates `len` bytes for `stream`.
 pub(super) fn alloc(
-    shared: &Arc<Shared>,
+    shared: &Arc<OpenedGpu>,
     limit: &Arc<MemoryLimit>,
     stream: &Arc<Stream>,
     len: u64,
@@ -69,7 +69,7 @@ pub(super) fn alloc(
 /// Allocates `len` bytes that other libraries may use: for their `stream`, or, without one, on any. Every queue may use
 /// them when this returns.
 pub(super) fn lend(
-    shared: &Arc<Shared>,
+    shared: &Arc<OpenedGpu>,
     limit: &Arc<MemoryLimit>,
     stream: Option<ForeignStream>,
     len: u64,
@@ -89,7 +89,7 @@ pub(super) fn lend(
 
 impl Allocation {
     fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<OpenedGpu>,
         limit: &Arc<MemoryLimit>,
         stream: &Arc<Stream>,
         len: u64,

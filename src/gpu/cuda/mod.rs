@@ -38,12 +38,12 @@ pub struct Cuda {
     ordinal: u32,
     name: String,
     about: String,
-    shared: Arc<Shared>,
+    shared: Arc<OpenedGpu>,
     memory: Arc<MemoryLimit>,
 }
 
 /// State shared by all who have opened a GPU.
-struct Shared {
+struct OpenedGpu {
     context: Arc<Context>,
     /// Compute capability: major and minor.
     capability: (u32, u32),
@@ -65,7 +65,7 @@ impl Cuda {
     /// Fails with [`DeviceError::Lost`] if the GPU cannot be used. Never panics if the driver is missing.
     pub fn open(ordinal: u32, memory_limit: Option<u64>) -> DeviceResult<Self> {
         let driver = Driver::get()?;
-        let shared = Shared::of(driver, ordinal)?;
+        let shared = OpenedGpu::of(driver, ordinal)?;
         let context = &shared.context;
         let lost = |what: &'static str| move |e| driver.lost(what, e);
         let name = context.name().map_err(lost("cannot get the name of the GPU"))?;
@@ -123,9 +123,9 @@ impl fmt::Debug for Cuda {
 }
 
 /// A process and the number of a GPU, and what is shared there.
-type OpenGpu = ((u32, u32), Weak<Shared>);
+type OpenGpu = ((u32, u32), Weak<OpenedGpu>);
 
-impl Shared {
+impl OpenedGpu {
     /// That of GPU `ordinal`: of those who have it open in this process, or a new one. A process that was forked
     /// meanwhile has none: the driver does not work there.
     fn of(driver: &'static Driver, ordinal: u32) -> DeviceResult<Arc<Self>> {

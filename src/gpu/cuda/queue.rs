@@ -13,7 +13,7 @@ use super::context::{Context, Event, Stream};
 use super::driver::{Driver, DriverResult};
 use super::memory::{Allocation, MemoryLimit, alloc};
 use super::staging::{self, Extent, Ring};
-use super::{Shared, lock};
+use super::{OpenedGpu, lock};
 use crate::bytes::to_u64;
 use crate::gpu::{Arg, DeviceError, DeviceResult, Download, Kernel, Memory, Queue};
 
@@ -36,7 +36,7 @@ impl StreamResources {
 }
 
 pub(super) struct CudaQueue {
-    shared: Arc<Shared>,
+    shared: Arc<OpenedGpu>,
     memory: Arc<MemoryLimit>,
     /// Present until drop.
     resources: Option<StreamResources>,
@@ -46,7 +46,7 @@ pub(super) struct CudaQueue {
 }
 
 impl CudaQueue {
-    pub(super) fn new(shared: Arc<Shared>, memory: Arc<MemoryLimit>, resources: StreamResources) -> Self {
+    pub(super) fn new(shared: Arc<OpenedGpu>, memory: Arc<MemoryLimit>, resources: StreamResources) -> Self {
         Self { shared, memory, resources: Some(resources), borrowed: Vec::new(), marks: Vec::new() }
     }
 

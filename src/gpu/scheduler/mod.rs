@@ -45,11 +45,11 @@ pub struct Scheduler {
     gpu: Arc<Gpu>,
     /// Bytes of the whole stream.
     total: u64,
-    state: Mutex<State>,
+    state: Mutex<SchedulerState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SchedulerState {
     cpu: LinearModel,
     device: LinearModel,
     /// CPU seconds spent, and how many must be spent before a failed device is retried.
@@ -135,7 +135,7 @@ impl Scheduler {
         state.until = 2.0 * state.spent;
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SchedulerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -165,7 +165,7 @@ impl Drop for Attempt<'_> {
     }
 }
 
-impl State {
+impl SchedulerState {
     /// Chooses the side for `bytes` bytes.
     fn choose(&self, bytes: u64, total: u64, start: f64) -> Backend {
         let Some(cpu) = self.cpu.proportional(bytes) else { return Backend::Cpu };
@@ -185,7 +185,7 @@ impl State {
         }
     }
 
-    /// As [`State::choose`], and records the decision.
+    /// As [`SchedulerState::choose`], and records the decision.
     fn decide(&mut self, bytes: u64, total: u64, start: f64) -> Backend {
         let backend = self.choose(bytes, total, start);
         let (Some(cpu), Some(device)) = (self.cpu.proportional(bytes), self.device.predict(bytes)) else {

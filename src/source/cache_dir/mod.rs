@@ -135,19 +135,19 @@ fn at(subject: &str, name: &str) -> String {
 
 /// The room that writers need in a directory.
 #[derive(Debug)]
-pub struct Room {
+pub struct DirRoom {
     /// Bytes being written, and bytes written since the last look at the free space.
     pending: AtomicU64,
     written: AtomicU64,
 }
 
-impl Default for Room {
+impl Default for DirRoom {
     fn default() -> Self {
         Self { pending: AtomicU64::new(0), written: AtomicU64::new(LOOK) }
     }
 }
 
-impl Room {
+impl DirRoom {
     /// Runs `write`, which writes `len` bytes, if there is room; makes room from time to time by removing the files that
     /// were used least recently, of those whose names `is_own` knows.
     pub fn with<T>(

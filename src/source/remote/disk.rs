@@ -31,7 +31,7 @@ use super::version::Version;
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result, os_message};
 use crate::limits::zeroed;
-use crate::source::{CacheDir, Room};
+use crate::source::{CacheDir, DirRoom};
 
 /// Begins every file.
 const MAGIC: [u8; 16] = *b"fzmfs remote  1\n";
@@ -54,7 +54,7 @@ pub(super) struct Disk {
     /// The directory for the open version; none before one is open.
     open: Mutex<Open>,
     writing: AtomicUsize,
-    room: Room,
+    room: DirRoom,
 }
 
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ impl Disk {
             let _ = write!(dir, "{byte:02x}");
         }
         settings.make(&dir).map_err(|e| refused(settings, &e))?;
-        let (writing, room) = (AtomicUsize::new(0), Room::default());
+        let (writing, room) = (AtomicUsize::new(0), DirRoom::default());
         Ok(Self { settings: settings.clone(), key, dir, open: Mutex::default(), writing, room })
     }
 

@@ -48,7 +48,7 @@ const JOINS: usize = 3;
 /// An object on a server.
 #[derive(Debug)]
 pub(super) struct Object {
-    shared: Arc<Shared>,
+    shared: Arc<ObjectState>,
     session: Arc<Session>,
     streams: Mutex<Streams>,
     /// Whether ranges are announced before they are read.
@@ -58,7 +58,7 @@ pub(super) struct Object {
 
 /// The state that requests share with the object.
 #[derive(Debug)]
-struct Shared {
+struct ObjectState {
     address: Arc<Address>,
     version: Arc<Version>,
     spans: Spans,
@@ -71,7 +71,7 @@ struct Shared {
 
 /// Fails a span whose fetch has ended for any reason, so that no reader waits for ever.
 struct Guard {
-    shared: Arc<Shared>,
+    shared: Arc<ObjectState>,
     span: Arc<Span>,
 }
 
@@ -122,7 +122,7 @@ impl Object {
         }
         let (version, timeout) = (Arc::new(version), options.timeout);
         let (writes, changed) = (Arc::default(), AtomicBool::new(false));
-        let shared = Shared { address, version, spans, disk, writes, timeout, changed };
+        let shared = ObjectState { address, version, spans, disk, writes, timeout, changed };
         let streams = Mutex::new(Streams::new(most / 2));
         let is_announced = AtomicBool::new(false);
         Ok(Self { shared: Arc::new(shared), session: session.clone(), streams, is_announced, since })
@@ -219,7 +219,7 @@ impl Guard {
                 return;
             }
         }
-        let Shared { address, version, timeout, .. } = &*self.shared;
+        let ObjectState { address, version, timeout, .. } = &*self.shared;
         let (address, pinned) = (address.clone(), Some(version.clone()));
         let fetch = Fetch { address, clients, timeout: *timeout, pinned, known: None };
         let write = self.shared.disk.clone().map(|disk| (disk, self.shared.writes.begin()));
@@ -342,7 +342,7 @@ impl Origin for Object {
     }
 
     fn fingerprint(&self) -> Option<[u8; 32]> {
-        let Shared { address, version, .. } = &*self.shared;
+        let ObjectState { address, version, .. } = &*self.shared;
         let etag = version.strong_etag()?;
         self.unchanged().ok()?;
         Some(combined("object", &[address.identity().as_bytes(), etag.as_bytes(), &version.size.to_le_bytes()]))

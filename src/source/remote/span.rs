@@ -15,12 +15,12 @@ use crate::wanted;
 /// A range of an object, being fetched or complete.
 pub(super) struct Span {
     range: Range<u64>,
-    state: Mutex<State>,
+    state: Mutex<SpanState>,
     arrived: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct SpanState {
     /// All of the range, or nothing before the first byte has arrived.
     bytes: Vec<u8>,
     /// How many of them have arrived.
@@ -66,7 +66,7 @@ impl Span {
         if state.bytes.is_empty() {
             state.bytes = zeroed(self.len(), "bytes of an object")?;
         }
-        let State { bytes: all, there, .. } = &mut *state;
+        let SpanState { bytes: all, there, .. } = &mut *state;
         let room = all.get_mut(*there..).unwrap_or_default();
         let n = room.len().min(bytes.len());
         for (dst, src) in room.get_mut(..n).into_iter().zip(bytes.get(..n)) {
@@ -119,7 +119,7 @@ impl Span {
         let start = at.max(self.range.start);
         let index = |from: u64, to: u64| usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
         let (from, to) = (index(self.range.start, start), index(self.range.start, end));
-        let is_early = |state: &mut State| state.there < to && state.failed.is_none();
+        let is_early = |state: &mut SpanState| state.there < to && state.failed.is_none();
         let mut state = self.lock();
         if is_early(&mut state) {
             let counted = usize::from(!wanted::is_ahead());
@@ -140,7 +140,7 @@ impl Span {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SpanState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

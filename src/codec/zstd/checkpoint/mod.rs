@@ -41,7 +41,7 @@ const MOST: u64 = 32 << 20;
 
 /// The place of a checkpoint, and the state of a decoder there besides its window.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct State {
+pub(super) struct DecoderState {
     /// Where the next block starts in the file.
     pub(super) at: FileOffset,
     /// Bytes of content before it.
@@ -53,7 +53,7 @@ pub(super) struct State {
 /// All that a decoder needs to resume.
 #[derive(Debug)]
 pub(super) struct Resume {
-    pub(super) state: State,
+    pub(super) state: DecoderState,
     /// The state and the window as a dictionary.
     pub(super) dictionary: Vec<u8>,
     /// The header of a frame for the blocks that follow.
@@ -80,7 +80,7 @@ fn descriptor(window: u64) -> Option<u8> {
     (base + mantissa * (base >> 3) == window).then_some(((exponent - 10) << 3) as u8 | mantissa as u8)
 }
 
-impl State {
+impl DecoderState {
     /// The state as the start of a dictionary.
     fn dictionary(&self) -> Vec<u8> {
         let mut bytes = DICTIONARY.to_vec();
@@ -112,14 +112,14 @@ impl State {
 
 impl Resume {
     /// Resumes at `state`, with `history` appended to its tables.
-    fn new(state: State, dictionary: Vec<u8>, frame: &Frame) -> Option<Self> {
+    fn new(state: DecoderState, dictionary: Vec<u8>, frame: &Frame) -> Option<Self> {
         let [a, b, c, d] = 0xFD2F_B528_u32.to_le_bytes();
         let header = [a, b, c, d, 0, descriptor(frame.header.window)?];
         Some(Self { state, dictionary, header })
     }
 
     /// Resumes at `state`, which has the window `history` before it; `None` if that cannot be in `frame`.
-    pub(super) fn at(state: &State, history: &[u8], frame: &Frame) -> Option<Self> {
+    pub(super) fn at(state: &DecoderState, history: &[u8], frame: &Frame) -> Option<Self> {
         if !state.is_plausible(frame, to_u64(history.len())) {
             return None;
         }

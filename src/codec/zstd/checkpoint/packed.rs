@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use super::super::frame::Frame;
 use super::super::packing::Packing;
 use super::entropy::{Entropy, TableSource};
-use super::{Resume, State};
+use super::{DecoderState, Resume};
 
 /// Longest description of a tree or a table.
 const MOST: usize = 1024;
@@ -29,7 +29,7 @@ impl Packer {
     ///
     /// # Errors
     /// Fails if libzstd cannot allocate memory.
-    pub(in super::super) fn pack(&mut self, state: &State, history: &[u8]) -> Result<&[u8]> {
+    pub(in super::super) fn pack(&mut self, state: &DecoderState, history: &[u8]) -> Result<&[u8]> {
         let bytes = &mut self.bytes;
         bytes.clear();
         bytes.extend(state.at.0.to_le_bytes());
@@ -82,7 +82,7 @@ pub(in super::super) fn unpack(src: &[u8], frame: &Frame) -> Result<Resume> {
             _ => return Err(Error::corrupt("an unknown kind", "table")),
         };
     }
-    let state = State { at, pos, entropy, offsets };
+    let state = DecoderState { at, pos, entropy, offsets };
     let wrong = || Error::corrupt("not of this frame", "checkpoint");
     let window = frame.header.window;
     if !state.is_plausible(frame, window) {

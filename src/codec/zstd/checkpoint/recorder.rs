@@ -12,7 +12,7 @@ use crate::sync::Mutex;
 
 use super::super::header::BlockKind;
 use super::entropy::{Entropy, OffsetReader, RepeatOffsets, Section};
-use super::{State, last};
+use super::{DecoderState, last};
 
 /// Sections of so few sequences are always read, so that the repeat offsets stay known.
 const FEW: usize = 64;
@@ -23,19 +23,19 @@ const AGAIN: u64 = 8;
 
 /// Memory for content before a checkpoint.
 #[derive(Debug)]
-struct Room {
+struct CheckpointRoom {
     bytes: Vec<u8>,
     _charge: Charge,
 }
 
 /// Memory that a [`History`] leaves to the next one of the same plan: to map new memory takes longer than to fill it.
-type Spare = Mutex<Option<Room>>;
+type Spare = Mutex<Option<CheckpointRoom>>;
 
 /// The window before a checkpoint.
 #[derive(Debug)]
 pub(in super::super) struct History {
     /// `None` when it is dropped.
-    room: Option<Room>,
+    room: Option<CheckpointRoom>,
     start: usize,
     spare: Weak<Spare>,
 }
@@ -67,7 +67,7 @@ pub(in super::super) trait Sink: Send + Sync {
     fn may_stay(&self, bytes: u64) -> bool;
 
     /// Keeps a checkpoint; returns whether it does.
-    fn keep(self: Arc<Self>, state: State, history: History) -> bool;
+    fn keep(self: Arc<Self>, state: DecoderState, history: History) -> bool;
 }
 
 /// Follows the blocks of a frame.
@@ -88,7 +88,7 @@ struct Plan {
     /// Where it is wanted.
     next: u64,
     /// Content up to `pos`, from a window before `next` on, unless the decoder has all of it.
-    history: Option<Room>,
+    history: Option<CheckpointRoom>,
     spare: Arc<Spare>,
 }
 
@@ -134,7 +134,7 @@ impl Recorder {
         };
         let is_kept = plan.take(whole).is_some_and(|history| {
             let reaches = offsets.iter().all(|&offset| to_u64(history.bytes().len()) >= offset.into());
-            let state = State { at, pos, entropy: self.entropy.clone(), offsets };
+            let state = DecoderState { at, pos, entropy: self.entropy.clone(), offsets };
             reaches && plan.sink.clone().keep(state, history)
         });
         if is_kept {
@@ -190,7 +190,7 @@ impl Plan {
         if self.history.is_none() {
             self.history = self.room(self.window.saturating_add(2 * LATE));
         }
-        let Some(Room { bytes: history, .. }) = &mut self.history else { return self.again(pos) };
+        let Some(CheckpointRoom { bytes: history, .. }) = &mut self.history else { return self.again(pos) };
         let wanted = usize::try_from(pos - from).unwrap_or(usize::MAX).min(bytes.len());
         let bytes = bytes.get(bytes.len() - wanted..).unwrap_or_default();
         if history.len().saturating_add(bytes.len()) > history.capacity() {
@@ -201,7 +201,7 @@ impl Plan {
     }
 
     /// Empty memory for `len` bytes, if there is any.
-    fn room(&self, len: u64) -> Option<Room> {
+    fn room(&self, len: u64) -> Option<CheckpointRoom> {
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut room) = spare.filter(|room| to_u64(room.bytes.capacity()) >= len) {
             room.bytes.clear();
@@ -209,7 +209,7 @@ impl Plan {
         }
         let (charge, mut bytes) = (self.sink.charge(len)?, Vec::new());
         bytes.try_reserve_exact(usize::try_from(len).ok()?).ok()?;
-        Some(Room { bytes, _charge: charge })
+        Some(CheckpointRoom { bytes, _charge: charge })
     }
 
     /// The last window before the boundary.

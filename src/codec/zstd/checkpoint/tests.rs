@@ -50,7 +50,7 @@ impl Sink for All {
         bytes <= self.account.memory().total()
     }
 
-    fn keep(self: Arc<Self>, state: State, history: History) -> bool {
+    fn keep(self: Arc<Self>, state: DecoderState, history: History) -> bool {
         let packed = Packer::default().pack(&state, history.bytes()).unwrap().to_vec();
         self.kept.lock().unwrap().push((state, packed));
         true
@@ -83,7 +83,7 @@ pub(in super::super) fn rest(
 }
 
 /// Checkpoints, packed.
-type Packed = Vec<(State, Vec<u8>)>;
+type Packed = Vec<(DecoderState, Vec<u8>)>;
 
 /// The checkpoints that decoding `file` makes, about `spacing` bytes apart, and the content.
 fn checkpoints(file: &[u8], spacing: u64, threads: usize) -> (Arc<Source>, Frame, Packed, Vec<u8>) {

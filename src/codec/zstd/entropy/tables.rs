@@ -87,14 +87,14 @@ impl Dialect {
 /// The three tables, which a block may repeat from the previous block.
 #[derive(Debug, Clone, Default)]
 pub(in crate::codec::zstd) struct Tables {
-    literals: Slot,
-    offsets: Slot,
-    matches: Slot,
+    literals: AlphabetTable,
+    offsets: AlphabetTable,
+    matches: AlphabetTable,
 }
 
 /// The table of one alphabet.
 #[derive(Debug, Clone, Default)]
-struct Slot {
+struct AlphabetTable {
     /// Memory for a table, in use or not.
     own: Table,
     source: TableSource,
@@ -165,7 +165,7 @@ impl Tables {
     }
 }
 
-impl Slot {
+impl AlphabetTable {
     /// Reads a table in one of the four modes; returns the bytes after it.
     fn read<'a>(&mut self, mode: u8, alphabet: &Alphabet, src: &'a [u8]) -> Result<&'a [u8]> {
         match (mode, self.source) {

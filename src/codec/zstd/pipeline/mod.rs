@@ -27,7 +27,7 @@ use crate::error::{Error, Kind, Result};
 use crate::limits::Charge;
 use crate::source::Source;
 
-use super::checkpoint::{Entropy, RepeatOffsets, Resume, State};
+use super::checkpoint::{DecoderState, Entropy, RepeatOffsets, Resume};
 use super::entropy::{History, Sequence};
 use super::frame::Frame;
 use super::header;
@@ -110,12 +110,12 @@ impl Pipeline {
         let state = resume.map(|resume| &resume.state);
         Some(Self {
             window: Window::in_memory(account, window, frame.header.max_block(), history)?,
-            offsets: state.map_or(RepeatOffsets::INITIAL, State::repeat_offsets),
+            offsets: state.map_or(RepeatOffsets::INITIAL, DecoderState::repeat_offsets),
             queue: Arc::default(),
             threads: threads.clone(),
             helpers,
             at: state.map_or(frame.blocks_at, |state| state.at),
-            entropy: state.map(State::entropy).cloned().unwrap_or_default(),
+            entropy: state.map(DecoderState::entropy).cloned().unwrap_or_default(),
             is_all: false,
             memory: 0,
             spare: Vec::new(),

@@ -16,14 +16,14 @@ use crate::wanted;
 /// The queue of one frame: `B` is a block, `W` what a thread needs to decode one.
 #[derive(Debug, Default)]
 pub(super) struct Queue<B, W> {
-    state: Mutex<State<B, W>>,
+    state: Mutex<QueueState<B, W>>,
     /// Signaled when the first block is decoded.
     decoded: Condvar,
 }
 
 #[derive(Debug)]
-struct State<B, W> {
-    slots: VecDeque<Slot<B>>,
+struct QueueState<B, W> {
+    slots: VecDeque<QueueSlot<B>>,
     /// The number of the first block in `slots`, and of the first that no thread has begun.
     first: u64,
     next: u64,
@@ -32,7 +32,7 @@ struct State<B, W> {
     helpers: usize,
 }
 
-impl<B, W> Default for State<B, W> {
+impl<B, W> Default for QueueState<B, W> {
     fn default() -> Self {
         let (slots, workspaces) = (VecDeque::new(), Vec::new());
         Self { slots, first: 0, next: 0, workspaces, helpers: 0 }
@@ -40,7 +40,7 @@ impl<B, W> Default for State<B, W> {
 }
 
 #[derive(Debug)]
-enum Slot<B> {
+enum QueueSlot<B> {
     Waiting(B),
     Begun,
     Ended(Result<B>),
@@ -56,7 +56,7 @@ struct Begun<'a, B, W> {
 impl<B, W> Drop for Begun<'_, B, W> {
     fn drop(&mut self) {
         let lost = || Err(Error::corrupt("its decoder has panicked", "block"));
-        let ended = Slot::Ended(self.result.take().unwrap_or_else(lost));
+        let ended = QueueSlot::Ended(self.result.take().unwrap_or_else(lost));
         let mut state = self.queue.lock();
         let Some(place) = self.number.checked_sub(state.first) else { return };
         if let Some(slot) = state.slots.get_mut(place as usize) {
@@ -79,7 +79,7 @@ impl<B, W: Default> Drop for Admitted<'_, B, W> {
 }
 
 impl<B, W> Queue<B, W> {
-    fn lock(&self) -> MutexGuard<'_, State<B, W>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<B, W>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -90,8 +90,8 @@ impl<B, W: Default> Queue<B, W> {
         let mut state = self.lock();
         for block in blocks {
             state.slots.push_back(match block {
-                Ok(block) => Slot::Waiting(block),
-                error => Slot::Ended(error),
+                Ok(block) => QueueSlot::Waiting(block),
+                error => QueueSlot::Ended(error),
             });
         }
     }
@@ -143,12 +143,12 @@ impl<B, W: Default> Queue<B, W> {
         loop {
             match state.slots.front() {
                 None => return Ok(None),
-                Some(Slot::Ended(_)) => {
-                    let Some(Slot::Ended(block)) = state.slots.pop_front() else { return Ok(None) };
+                Some(QueueSlot::Ended(_)) => {
+                    let Some(QueueSlot::Ended(block)) = state.slots.pop_front() else { return Ok(None) };
                     state.first += 1;
                     return block.map(Some);
                 }
-                Some(Slot::Waiting(_) | Slot::Begun) => {}
+                Some(QueueSlot::Waiting(_) | QueueSlot::Begun) => {}
             }
             let Some((begun, block)) = self.begin(&mut state) else {
                 state = wanted::wait(&self.decoded, &self.state, state)?;
@@ -163,14 +163,14 @@ impl<B, W: Default> Queue<B, W> {
     }
 
     /// Begins the first block that no thread has begun.
-    fn begin(&self, state: &mut State<B, W>) -> Option<(Begun<'_, B, W>, B)> {
+    fn begin(&self, state: &mut QueueState<B, W>) -> Option<(Begun<'_, B, W>, B)> {
         state.next = state.next.max(state.first);
         loop {
             let number = state.next;
             let slot = state.slots.get_mut((number - state.first) as usize)?;
             state.next += 1;
-            if let Slot::Waiting(_) = slot
-                && let Slot::Waiting(block) = std::mem::replace(slot, Slot::Begun)
+            if let QueueSlot::Waiting(_) = slot
+                && let QueueSlot::Waiting(block) = std::mem::replace(slot, QueueSlot::Begun)
             {
                 return Some((Begun { queue: self, number, result: None }, block));
             }

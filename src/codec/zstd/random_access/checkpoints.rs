@@ -19,7 +19,7 @@ use crate::limits::Charge;
 use crate::pool::Pool;
 use crate::sync::{Condvar, Mutex};
 
-use super::super::checkpoint::{History, Packer, Resume, Sink, State, unpack};
+use super::super::checkpoint::{DecoderState, History, Packer, Resume, Sink, unpack};
 use super::super::frame::Frame;
 use super::lock;
 
@@ -108,7 +108,7 @@ pub(super) struct Checkpoints {
 #[derive(Clone)]
 enum Kept {
     /// It waits to be compressed.
-    Waiting(Arc<(State, History)>),
+    Waiting(Arc<(DecoderState, History)>),
     Here(Arc<Buffer>),
     InIndex,
 }
@@ -166,7 +166,7 @@ impl Checkpoints {
         }
     }
 
-    fn save(&self, state: &State, history: &[u8]) -> Option<Kept> {
+    fn save(&self, state: &DecoderState, history: &[u8]) -> Option<Kept> {
         let mut packer = lock(&self.keeper.packer).take().unwrap_or_default();
         let packed = packer.pack(state, history).ok()?;
         let records = self.keeper.records();
@@ -206,7 +206,7 @@ impl Sink for Checkpoints {
         bytes <= self.keeper.account.memory().total() / SHARE
     }
 
-    fn keep(self: Arc<Self>, state: State, history: History) -> bool {
+    fn keep(self: Arc<Self>, state: DecoderState, history: History) -> bool {
         let len = to_u64(history.bytes().len());
         let mut waiting = lock(&self.keeper.waiting);
         if *waiting > 0 && waiting.saturating_add(len) > QUEUED {

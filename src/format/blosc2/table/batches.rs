@@ -43,14 +43,14 @@ pub(super) struct Batches {
     pub(super) frame: Arc<OpenFrame>,
     source: Arc<Source>,
     account: Account,
-    form: Form,
+    form: ChunkForm,
     /// The values up to the end of each batch.
     ends: Once<(Vec<u64>, Charge)>,
 }
 
 /// The kind of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ChunkForm {
     /// Lists of values.
     Lists,
     /// A value.
@@ -60,7 +60,7 @@ pub(super) enum Form {
 }
 
 /// A place in the values of a batch, from which the ones after it are found.
-struct Place<'a> {
+struct ValuePlace<'a> {
     rest: Cursor<'a>,
     /// The number of the next value, and how many are left in its list.
     number: u64,
@@ -72,7 +72,7 @@ impl Batches {
     ///
     /// # Errors
     /// Fails if it is an array.
-    pub(super) fn open(frame: Arc<OpenFrame>, form: Form, options: &Options) -> Result<Self> {
+    pub(super) fn open(frame: Arc<OpenFrame>, form: ChunkForm, options: &Options) -> Result<Self> {
         if frame.frame.array.clone()?.is_some() {
             return Err(Error::corrupt("an array, not batches", WHAT));
         }
@@ -106,12 +106,12 @@ impl Batches {
 
     /// The number of values in a batch.
     fn count_in(&self, batch: u64) -> Result<u64> {
-        if self.form == Form::Single {
+        if self.form == ChunkForm::Single {
             return Ok(1);
         }
         let (bytes, _charge) = self.bytes(batch)?;
         let mut sum = 0_u64;
-        if self.form == Form::Streams {
+        if self.form == ChunkForm::Streams {
             streams::each(&bytes, |part| {
                 sum = sum.saturating_add(part.len);
                 Ok(())
@@ -164,12 +164,12 @@ impl Batches {
     /// Fails if they are no documents, or fewer; those of `each`.
     pub(super) fn each(&self, runs: &[Range<u64>], each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let left = match self.form {
-            Form::Lists => 0,
-            Form::Single => 1,
-            Form::Streams => return Err(Error::corrupt("no documents", WHAT)),
+            ChunkForm::Lists => 0,
+            ChunkForm::Single => 1,
+            ChunkForm::Streams => return Err(Error::corrupt("no documents", WHAT)),
         };
         self.each_batch(runs, |bytes, numbers| {
-            let mut place = Place { rest: Cursor::new(bytes, FileOffset(0)), number: 0, left };
+            let mut place = ValuePlace { rest: Cursor::new(bytes, FileOffset(0)), number: 0, left };
             numbers.iter().cloned().flatten().try_for_each(|number| each(place.document(number)?))
         })
     }
@@ -198,7 +198,7 @@ impl Batches {
     /// As [`Batches::each`].
     pub(super) fn each_value(&self, runs: &[Range<u64>], each: &mut dyn FnMut(Value<'_>) -> Result<()>) -> Result<()> {
         match self.form {
-            Form::Streams => self.each_row(runs, &mut |part, row| each(Value::Row(part, row))),
+            ChunkForm::Streams => self.each_row(runs, &mut |part, row| each(Value::Row(part, row))),
             _ => self.each(runs, &mut |document| each(Value::Document(document))),
         }
     }
@@ -223,7 +223,7 @@ impl Value<'_> {
     }
 }
 
-impl<'a> Place<'a> {
+impl<'a> ValuePlace<'a> {
     /// The document of value `number`, which is not before this place; goes past it.
     fn document(&mut self, number: u64) -> Result<&'a [u8]> {
         loop {

@@ -15,7 +15,7 @@ use crate::limits::{Limits, zeroed};
 use crate::once::Once;
 
 use super::super::frames::OpenFrame;
-use super::batches::{Batches, Form, Item, item};
+use super::batches::{Batches, ChunkForm, Item, item};
 use super::leaves::TableLeaves;
 use super::nulls::Missing;
 use super::rows::{Rows, Touched};
@@ -66,7 +66,7 @@ impl Column {
         let options = &leaves.options;
         let key = |suffix: &str| format!("_cols/{}{suffix}", spec.path);
         let rows = |suffix: &str| Rows::open(leaves.open(&key(suffix))?, options);
-        let form = if let Kind::Nested(form) = spec.kind { form } else { Form::Lists };
+        let form = if let Kind::Nested(form) = spec.kind { form } else { ChunkForm::Lists };
         let batches = |suffix: &str| Batches::open(leaves.open(&key(suffix))?, form, options);
         let data = match &spec.kind {
             Kind::Utf8 => {

@@ -17,7 +17,7 @@ use super::super::frame::Frame;
 use super::super::json;
 use super::super::metalayer::Metalayer;
 use super::super::metalayers::LayerValue;
-use super::batches::Form;
+use super::batches::ChunkForm;
 
 /// Maximum bytes of a schema as text, and how much memory a byte may take while it is read.
 const SCHEMA: u64 = 1 << 20;
@@ -87,7 +87,7 @@ pub(super) enum Kind {
     /// Arrays of this shape.
     Arrays(Vec<u64>),
     /// Lists, structures, or objects of any type.
-    Nested(Form),
+    Nested(ChunkForm),
     /// The same in a form that is not known.
     Other(String),
 }
@@ -171,7 +171,7 @@ impl ColumnSpec {
         let name = field("name").ok_or_else(no("name"))?.to_owned();
         let is_set = |name: &str| column.get(name).and_then(Value::as_bool) == Some(true);
         let kind = match field("kind").ok_or_else(no("kind"))? {
-            "list" if field("serializer") == Some("arrow") => Kind::Nested(Form::Streams),
+            "list" if field("serializer") == Some("arrow") => Kind::Nested(ChunkForm::Streams),
             other if field("serializer").is_some_and(|name| name != "msgpack") => Kind::Other(other.to_owned()),
             "bool" => Kind::Bool,
             "timestamp" => Kind::Timestamp {
@@ -190,8 +190,8 @@ impl ColumnSpec {
                 let sides: Option<Vec<u64>> = sides.map(Value::as_u64).collect();
                 Kind::Arrays(sides.ok_or_else(|| Error::corrupt("must be a list of numbers", "item_shape"))?)
             }
-            "list" if field("storage") == Some("vl") => Kind::Nested(Form::Single),
-            "list" | "struct" | "object" => Kind::Nested(Form::Lists),
+            "list" if field("storage") == Some("vl") => Kind::Nested(ChunkForm::Single),
+            "list" | "struct" | "object" => Kind::Nested(ChunkForm::Lists),
             _ => Kind::Fixed,
         };
         let nulls = match (&kind, column.get("null_value")) {
@@ -262,7 +262,7 @@ mod tests {
             (Kind::Utf8, Nulls::Mask),
             (Kind::Dictionary { is_ordered: true, null: -1 }, Nulls::Native),
             (Kind::Arrays(vec![2, 3]), Nulls::None),
-            (Kind::Nested(Form::Lists), Nulls::Native),
+            (Kind::Nested(ChunkForm::Lists), Nulls::Native),
         ];
         for (column, want) in columns.into_iter().zip(want) {
             assert_eq!((column.kind, column.nulls), want, "{}", column.name);

@@ -76,7 +76,7 @@ struct Placed<'a> {
 
 /// All nodes of one depth.
 #[derive(Default)]
-struct Row {
+struct DepthRow {
     top: f64,
     height: f64,
     /// Lanes needed below it for arrows that turn.
@@ -84,9 +84,9 @@ struct Row {
 }
 
 /// Assigns a column to every leaf, and centers parents above their children.
-fn place<'a>(node: &'a Node, depth: usize, columns: &mut f64, rows: &mut Vec<Row>) -> Placed<'a> {
+fn place<'a>(node: &'a Node, depth: usize, columns: &mut f64, rows: &mut Vec<DepthRow>) -> Placed<'a> {
     if rows.len() <= depth {
-        rows.resize_with(depth + 1, Row::default);
+        rows.resize_with(depth + 1, DepthRow::default);
     }
     if let Some(row) = rows.get_mut(depth) {
         row.height = row.height.max(height(node));
@@ -112,7 +112,7 @@ fn height(node: &Node) -> f64 {
 }
 
 /// Draws the arrows of the subtree of `from`.
-fn arrows(out: &mut Svg, from: &Placed, rows: &[Row]) {
+fn arrows(out: &mut Svg, from: &Placed, rows: &[DepthRow]) {
     let (Some(row), ports) = (rows.get(from.row), from.node.arrows.last().map_or(1, |arrow| arrow.port + 1)) else {
         return;
     };
@@ -153,7 +153,7 @@ fn route(x0: f64, y0: f64, lane: f64, x1: f64, y1: f64) -> String {
 }
 
 /// Draws the shapes of the subtree of `placed`.
-fn shapes(out: &mut Svg, placed: &Placed, rows: &[Row]) {
+fn shapes(out: &mut Svg, placed: &Placed, rows: &[DepthRow]) {
     let Some(row) = rows.get(placed.row) else { return };
     let (node, left, top) = (placed.node, placed.x - WIDTH / 2.0, row.top);
     let height = height(node);

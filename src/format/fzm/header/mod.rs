@@ -20,7 +20,7 @@ use core_header::{CORE_V30, Core};
 
 pub(super) use core_header::{AT_SOURCE_SIZES, MAGIC, Version};
 #[cfg(test)]
-pub(super) use records::Slot;
+pub(super) use records::BufferSlot;
 pub(super) use records::{BufferEntry, StageInfo, UNUSED};
 
 const RECORD: u64 = 256;
@@ -187,8 +187,8 @@ mod tests {
         assert_eq!((h.flags, h.source_sizes.as_slice(), h.data_checksum), (3, &[40][..], Some(0x1234)));
         let [stage] = h.stages.as_slice() else { panic!() };
         assert_eq!((stage.at, stage.stage_type, stage.stage_version), (FileOffset(80), 15, 1));
-        assert_eq!(stage.inputs, [Slot { id: 1, at: FileOffset(88) }]);
-        assert_eq!(stage.outputs, [Slot { id: 0, at: FileOffset(104) }]);
+        assert_eq!(stage.inputs, [BufferSlot { id: 1, at: FileOffset(88) }]);
+        assert_eq!(stage.outputs, [BufferSlot { id: 0, at: FileOffset(104) }]);
         assert_eq!((stage.config.as_slice(), stage.config_at()), (&[6, 2][..], FileOffset(120)));
         let [buffer] = h.buffers.as_slice() else { panic!() };
         assert_eq!((buffer.name.as_slice(), buffer.data_type, buffer.data_size), (&b"output"[..], 2, 10));

@@ -25,9 +25,9 @@ pub(in crate::format::fzm) struct StageInfo {
     /// See [`PRIMARY`]; the other bits have no meaning yet, and writers of early files left them undefined.
     pub(in crate::format::fzm) stage_flags: u16,
     /// The buffers that the stage reads forward, in port order, without unused slots.
-    pub(in crate::format::fzm) inputs: Vec<Slot>,
+    pub(in crate::format::fzm) inputs: Vec<BufferSlot>,
     /// The buffers that the stage writes forward, in port order, without unused slots.
-    pub(in crate::format::fzm) outputs: Vec<Slot>,
+    pub(in crate::format::fzm) outputs: Vec<BufferSlot>,
     /// The valid bytes of `stage_config`.
     pub(in crate::format::fzm) config: Vec<u8>,
 }
@@ -46,7 +46,7 @@ impl StageInfo {
 
 /// A buffer id in a stage record, and its offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::format::fzm) struct Slot {
+pub(in crate::format::fzm) struct BufferSlot {
     pub(in crate::format::fzm) id: u16,
     pub(in crate::format::fzm) at: FileOffset,
 }
@@ -103,8 +103,9 @@ fn count(n: u8, what: &'static str, at: FileOffset) -> Result<usize> {
 }
 
 /// Reads all eight slots; of the first `count`, keeps those with an id.
-fn slots(cur: &mut Cursor<'_>, count: usize, what: &'static str) -> Result<Vec<Slot>> {
-    let all: Result<Vec<Slot>> = (0..PORTS).map(|_| Ok(Slot { at: cur.at(), id: cur.u16_le(what)? })).collect();
+fn slots(cur: &mut Cursor<'_>, count: usize, what: &'static str) -> Result<Vec<BufferSlot>> {
+    let all: Result<Vec<BufferSlot>> =
+        (0..PORTS).map(|_| Ok(BufferSlot { at: cur.at(), id: cur.u16_le(what)? })).collect();
     Ok(all?.into_iter().take(count).filter(|slot| slot.id != UNUSED).collect())
 }
 

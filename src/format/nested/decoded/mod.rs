@@ -31,13 +31,13 @@ pub(in crate::format) struct Decoded {
     outer: Vec<Arc<Source>>,
     /// Whether the content depends on nothing but the files of the container.
     is_own: bool,
-    shared: Arc<Shared>,
+    shared: Arc<StreamPieces>,
     walk: Mutex<Walk>,
     threads: Threads,
 }
 
 /// The pieces of the stream.
-struct Shared {
+struct StreamPieces {
     stream: BlobRef,
     /// Of the longest content that it can be.
     longest: Layout,
@@ -76,7 +76,7 @@ impl Decoded {
         let (pieces, buffers) = (options.outer_pieces.clone(), options.pieces.clone());
         let account = options.account.clone();
         let is_own = options.dicts.is_empty() && options.dtype.is_none();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(StreamPieces {
             stream,
             longest,
             known,
@@ -165,7 +165,7 @@ impl Run {
     }
 }
 
-impl Shared {
+impl StreamPieces {
     /// The layout; of the longest content while the length is not known.
     fn layout(&self) -> &Layout {
         self.known.get().unwrap_or(&self.longest)
@@ -365,7 +365,7 @@ impl Origin for Decoded {
     }
 }
 
-impl Drop for Shared {
+impl Drop for StreamPieces {
     fn drop(&mut self) {
         self.pieces.remove_all(|(blob, _)| *blob == self.stream.id());
     }

@@ -42,14 +42,14 @@ pub(super) struct Values {
 enum Data {
     Switches(Vec<u8>),
     Numbers { kind: Number, width: usize, bytes: Vec<u8> },
-    Bytes { form: Form, ends: Vec<usize>, data: Vec<u8> },
+    Bytes { form: ValuesForm, ends: Vec<usize>, data: Vec<u8> },
     List { ends: Vec<usize>, item: Box<Values> },
     Struct { numbers: Arc<HashMap<Vec<u8>, usize>>, fields: Vec<Values> },
 }
 
 /// The kind of values of any length, and whether their ends take 8 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum ValuesForm {
     Text(bool),
     Binary,
     Json,
@@ -74,10 +74,10 @@ impl Values {
                 let numbers = Arc::new(numbers.collect());
                 Data::Struct { numbers, fields: fields.iter().map(|field| Self::new(field)).collect() }
             }
-            DataType::Utf8 if is_json(field) => bytes(Form::Json),
-            DataType::Utf8 => bytes(Form::Text(false)),
-            DataType::LargeUtf8 => bytes(Form::Text(true)),
-            DataType::LargeBinary => bytes(Form::Binary),
+            DataType::Utf8 if is_json(field) => bytes(ValuesForm::Json),
+            DataType::Utf8 => bytes(ValuesForm::Text(false)),
+            DataType::LargeUtf8 => bytes(ValuesForm::Text(true)),
+            DataType::LargeBinary => bytes(ValuesForm::Binary),
             other if other.is_unsigned_integer() => numbers(Number::Unsigned, other.primitive_width().unwrap_or(8)),
             other => numbers(Number::Signed, other.primitive_width().unwrap_or(8)),
         };
@@ -100,7 +100,7 @@ impl Values {
     /// # Errors
     /// Fails if it is of another type; as [`Room::take`].
     pub(super) fn push(&mut self, cur: &mut Cursor<'_>, room: &mut Room) -> Result<()> {
-        if let Data::Bytes { form: Form::Json, ends, data } = &mut self.data {
+        if let Data::Bytes { form: ValuesForm::Json, ends, data } = &mut self.data {
             let is_null = push_json(cur, ends, data, room)?;
             return self.mark(!is_null, room);
         }
@@ -261,10 +261,10 @@ impl Data {
             }
             Self::Bytes { form, ends, data } => {
                 let (Head::Text(value) | Head::Binary(value)) = head else { return Err(expected("text or bytes")) };
-                if *form == Form::Json {
+                if *form == ValuesForm::Json {
                     return Err(Error::unknown("an object in an Arrow stream", WHAT));
                 }
-                if matches!(form, Form::Text(_)) && std::str::from_utf8(value).is_err() {
+                if matches!(form, ValuesForm::Text(_)) && std::str::from_utf8(value).is_err() {
                     return Err(Error::corrupt("not UTF-8", "text"));
                 }
                 push_bytes(value, ends, data, room)?;
@@ -282,7 +282,7 @@ fn push_end(ends: &mut Vec<usize>, item: &Values, room: &mut Room) -> Result<()>
     Ok(())
 }
 
-impl Form {
+impl ValuesForm {
     fn is_large(self) -> bool {
         matches!(self, Self::Text(true) | Self::Binary)
     }

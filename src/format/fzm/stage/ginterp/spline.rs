@@ -13,7 +13,7 @@ use crate::format::fzm::stage::types::Float;
 /// Elements of a tile and its far face, per axis.
 pub(super) const SIDE: usize = 17;
 /// A row of a tile along x.
-pub(super) type Row<T> = [T; SIDE];
+pub(super) type TileRow<T> = [T; SIDE];
 
 /// The arithmetic of an element.
 pub(super) trait Real: Float + Sub<Output = Self> + Div<Output = Self> + Neg<Output = Self> {
@@ -157,7 +157,11 @@ fn cubic<T: Real>(spline: Spline, [a, b, d, e]: [T; 4]) -> T {
 
 /// The predictions between four rows; those of `case` exist.
 #[inline(always)]
-pub(super) fn rows_between<'a, T: Real>(case: Case, spline: Spline, near: impl Fn(isize) -> &'a Row<T>) -> Row<T> {
+pub(super) fn rows_between<'a, T: Real>(
+    case: Case,
+    spline: Spline,
+    near: impl Fn(isize) -> &'a TileRow<T>,
+) -> TileRow<T> {
     let [before, after] = [near(-1), near(1)];
     // The case and the spline are the same for the whole loop.
     macro_rules! each {

@@ -8,7 +8,7 @@
 
 use std::cmp::Ordering;
 
-use super::spline::{Case, Level, Real, Row, Rules, SIDE, Spline, between, rows_between};
+use super::spline::{Case, Level, Real, Rules, SIDE, Spline, TileRow, between, rows_between};
 use crate::codec::simd_dispatch::{SimdLoop, SimdOps};
 
 /// Rows of a tile with its far faces.
@@ -19,7 +19,7 @@ const MARGIN: usize = 3 * 8;
 /// A tile: the corrections of its elements at first, values in the end.
 pub(super) struct Tile<T> {
     /// By z and y.
-    rows: Box<[Row<T>; ROWS]>,
+    rows: Box<[TileRow<T>; ROWS]>,
     /// Elements that exist per axis, slowest first; at most [`SIDE`]. The others may hold anything.
     pub(super) extents: [usize; 3],
 }
@@ -85,7 +85,7 @@ impl<T: Real> Pass<'_, T> {
 
     /// Replaces the corrections of a row by values, for `x` of these steps.
     #[inline(always)]
-    fn put(&mut self, row: usize, (first, step): Steps, prediction: &Row<T>) {
+    fn put(&mut self, row: usize, (first, step): Steps, prediction: &TileRow<T>) {
         let mut is_own = [false; SIDE];
         (first..SIDE).step_by(step).for_each(|x| is_own[x] = true);
         let (own, radius, width) = (&mut self.tile.rows[row], self.radius, self.level.width);
@@ -97,7 +97,7 @@ impl<T: Real> Pass<'_, T> {
 
     /// The predictions of a row along z or y, at coordinate `c` of this axis.
     #[inline(always)]
-    fn across(&self, axis: usize, c: usize, row: usize) -> Row<T> {
+    fn across(&self, axis: usize, c: usize, row: usize) -> TileRow<T> {
         let stride = self.level.unit * if axis == 0 { SIDE } else { 1 };
         rows_between(self.case(axis, c), self.spline, |by| {
             let at = row.wrapping_add_signed(by * stride as isize);
@@ -107,7 +107,7 @@ impl<T: Real> Pass<'_, T> {
 
     /// The predictions of a row along x, for odd multiples of the unit.
     #[inline(always)]
-    fn along(&self, row: usize) -> Row<T> {
+    fn along(&self, row: usize) -> TileRow<T> {
         let unit = self.level.unit;
         let own = &self.tile.rows[row];
         let mut wide = [T::default(); MARGIN + SIDE + MARGIN];
@@ -196,7 +196,7 @@ impl<T: Real> Pass<'_, T> {
 
     /// The predictions along z and y: the better one, or the mean.
     #[inline(always)]
-    fn face(&self, z: usize, y: usize, row: usize) -> Row<T> {
+    fn face(&self, z: usize, y: usize, row: usize) -> TileRow<T> {
         let ranks = [self.case(0, z).rank(), self.case(1, y).rank()];
         match ranks[0].cmp(&ranks[1]) {
             Ordering::Greater => self.across(0, z, row),
@@ -212,7 +212,7 @@ impl<T: Real> Pass<'_, T> {
 
     /// The predictions along z or y, at coordinate `c`, and x: the better one, or the mean.
     #[inline(always)]
-    fn face_with_x(&self, axis: usize, c: usize, row: usize) -> Row<T> {
+    fn face_with_x(&self, axis: usize, c: usize, row: usize) -> TileRow<T> {
         let (unit, rank) = (self.level.unit, self.case(axis, c).rank());
         let (first, second) = (self.across(axis, c, row), self.along(row));
         let before = &self.tile.rows[row - unit * if axis == 0 { SIDE } else { 1 }];
@@ -229,7 +229,7 @@ impl<T: Real> Pass<'_, T> {
 
     /// The predictions along three axes: the mean of the cubic ones.
     #[inline(always)]
-    fn cube(&self, z: usize, y: usize, row: usize) -> Row<T> {
+    fn cube(&self, z: usize, y: usize, row: usize) -> TileRow<T> {
         let is_cubic = [(0, z), (1, y)].map(|(axis, c)| self.case(axis, c) == Case::Cubic);
         let (vx, vy, vz) = (self.along(row), self.across(1, y, row), self.across(0, z, row));
         let (half, third) = (T::from_f32(0.5), T::from_f32(3.0));
@@ -261,7 +261,7 @@ fn joined<T: Real>(first: T, second: T, corner: T, is_alone: bool) -> T {
 }
 
 #[inline(always)]
-fn zip<T: Real>(a: &Row<T>, b: &Row<T>, c: &Row<T>, f: impl Fn(T, T, T) -> T) -> Row<T> {
+fn zip<T: Real>(a: &TileRow<T>, b: &TileRow<T>, c: &TileRow<T>, f: impl Fn(T, T, T) -> T) -> TileRow<T> {
     let mut out = [T::default(); SIDE];
     for (((out, a), b), c) in out.iter_mut().zip(a).zip(b).zip(c) {
         *out = f(*a, *b, *c);

@@ -10,7 +10,7 @@ mod places;
 use std::sync::Arc;
 
 use self::items::{Mixed, Split, decode};
-use self::places::{Form, Part, Places, STRIDE};
+use self::places::{GpulzForm, Part, Places, STRIDE};
 use super::block_windows::{BlockWindows, Blockwise};
 use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
@@ -148,18 +148,18 @@ impl Expanded {
     fn chunk(&self, part: &Part, out: &mut [u8]) -> Result<()> {
         let Part { place, form, .. } = part;
         let (flags, data, matches) = match *form {
-            Form::Zero => {
+            GpulzForm::Zero => {
                 out.fill(0);
                 return Ok(());
             }
-            Form::Raw => {
+            GpulzForm::Raw => {
                 let (stream, at) = match &self.split {
                     Some(split) => (&split.literals, place.literals),
                     None => (&self.meta, place.meta),
                 };
                 return stream.read(at, out);
             }
-            Form::Coded { flags, data, matches } => (flags, data, matches),
+            GpulzForm::Coded { flags, data, matches } => (flags, data, matches),
         };
         let decoded = if let Some(split) = &self.split {
             let literals = data.saturating_sub(2 * matches);

@@ -30,7 +30,7 @@ const TABLE: &str = "gpulz size table";
 
 /// Offsets in the outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct OutputPlace {
     /// Place of the chunk in the only output, or of its flags in `meta`.
     pub(super) meta: u64,
     pub(super) literals: u64,
@@ -40,7 +40,7 @@ pub(super) struct Place {
 
 /// How a chunk is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum GpulzForm {
     /// All bytes are 0.
     Zero,
     /// As it is.
@@ -53,8 +53,8 @@ pub(super) enum Form {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part {
     pub(super) index: u64,
-    pub(super) place: Place,
-    pub(super) form: Form,
+    pub(super) place: OutputPlace,
+    pub(super) form: GpulzForm,
 }
 
 /// The places of all chunks.
@@ -92,7 +92,8 @@ impl Places {
         let bytes = ENTRY * self.count().div_ceil(STRIDE);
         let index = self.index.build(&self.cx.account, self.cx.build_limit(bytes), || self.scan(bytes))?;
         let at = stride * ENTRY / 8;
-        let place = Place { meta: index.entry(at)?, literals: index.entry(at + 1)?, matches: index.entry(at + 2)? };
+        let place =
+            OutputPlace { meta: index.entry(at)?, literals: index.entry(at + 1)?, matches: index.entry(at + 2)? };
         self.parts(stride, place).map(|(parts, _)| parts)
     }
 
@@ -110,7 +111,7 @@ impl Places {
             return Err(Error::corrupt(why, "chunk count"));
         }
         let mut index = ArrayStore::new(bytes, &self.cx.account, TABLE)?;
-        let mut place = Place { meta: HEAD + HEAD * count, literals: 0, matches: 0 };
+        let mut place = OutputPlace { meta: HEAD + HEAD * count, literals: 0, matches: 0 };
         for stride in 0..count.div_ceil(STRIDE) {
             for (i, offset) in (0..).zip([place.meta, place.literals, place.matches]) {
                 index.write(ENTRY * stride + 8 * i, &offset.to_le_bytes())?;
@@ -121,7 +122,7 @@ impl Places {
     }
 
     /// The chunks of stride `stride`, which starts at `place`, and the place after them.
-    fn parts(&self, stride: u64, place: Place) -> Result<(Vec<Part>, Place)> {
+    fn parts(&self, stride: u64, place: OutputPlace) -> Result<(Vec<Part>, OutputPlace)> {
         let first = stride * STRIDE;
         let n = STRIDE.min(self.count().saturating_sub(first));
         let mut table = ScratchBuffer::new(to_usize(HEAD * n, TABLE)?)?;
@@ -140,21 +141,21 @@ impl Places {
     }
 
     /// The form of a chunk with these sizes in the table.
-    fn form(&self, flags: u64, data: u64) -> Result<Form> {
+    fn form(&self, flags: u64, data: u64) -> Result<GpulzForm> {
         let items = self.chunk / self.word;
         match (flags, data) {
-            (0, 0) => Ok(Form::Zero),
-            (RAW, _) if data == self.chunk => Ok(Form::Raw),
+            (0, 0) => Ok(GpulzForm::Zero),
+            (RAW, _) if data == self.chunk => Ok(GpulzForm::Raw),
             (1.., _) if flags <= items.div_ceil(8) && data <= items * self.word.max(2) => {
-                Ok(Form::Coded { flags: to_usize(flags, TABLE)?, data: to_usize(data, TABLE)?, matches: 0 })
+                Ok(GpulzForm::Coded { flags: to_usize(flags, TABLE)?, data: to_usize(data, TABLE)?, matches: 0 })
             }
             _ => Err(Error::corrupt(format!("{flags} bytes of flags and {data} of items"), TABLE)),
         }
     }
 
     /// Sets the places of `parts`, which start at `place`, and their numbers of matches. Returns the place after them.
-    fn follow(&self, parts: &mut [Part], mut place: Place) -> Result<Place> {
-        let flags = |form: Form| if let Form::Coded { flags, .. } = form { flags } else { 0 };
+    fn follow(&self, parts: &mut [Part], mut place: OutputPlace) -> Result<OutputPlace> {
+        let flags = |form: GpulzForm| if let GpulzForm::Coded { flags, .. } = form { flags } else { 0 };
         let all = if self.split.is_some() { parts.iter().map(|part| flags(part.form)).sum() } else { 0 };
         let mut bits = ScratchBuffer::new(all)?;
         Self::within(place.meta.saturating_add(to_u64(all)), self.meta.len(), parts)?;
@@ -163,11 +164,11 @@ impl Places {
         for part in &mut *parts {
             part.place = place;
             match (&mut part.form, self.split) {
-                (Form::Zero, _) => {}
-                (Form::Raw, None) => place.meta += self.chunk,
-                (Form::Raw, Some(_)) => place.literals += self.chunk,
-                (Form::Coded { flags, data, .. }, None) => place.meta += to_u64(*flags + *data),
-                (Form::Coded { flags, data, matches }, Some(_)) => {
+                (GpulzForm::Zero, _) => {}
+                (GpulzForm::Raw, None) => place.meta += self.chunk,
+                (GpulzForm::Raw, Some(_)) => place.literals += self.chunk,
+                (GpulzForm::Coded { flags, data, .. }, None) => place.meta += to_u64(*flags + *data),
+                (GpulzForm::Coded { flags, data, matches }, Some(_)) => {
                     let (own, rest) = bits.split_at_checked(*flags).unwrap_or_default();
                     *matches = ones(own, 8 * own.len());
                     let literals = data.checked_sub(2 * *matches).ok_or_else(|| {

@@ -94,7 +94,7 @@ pub(in super::super) struct Chunks<C> {
 
 /// Where a chunk is stored.
 #[derive(Debug, Clone, Copy)]
-pub(in super::super) struct Place {
+pub(in super::super) struct ChunkPlace {
     pub(in super::super) start: u64,
     pub(in super::super) size: usize,
     pub(in super::super) is_raw: bool,
@@ -202,10 +202,10 @@ impl<C: Coding> Chunks<C> {
     }
 
     /// Where chunk `i` is.
-    pub(in super::super) fn place(&self, i: u64) -> Result<Place> {
+    pub(in super::super) fn place(&self, i: u64) -> Result<ChunkPlace> {
         let ((start, is_raw), (end, _)) = (self.start(i)?, self.start(i + 1)?);
         let size = end.checked_sub(start).ok_or_else(|| self.broken(i, start, "ends before it starts".into()))?;
-        Ok(Place { start, size: to_usize(size, self.coding.what())?, is_raw })
+        Ok(ChunkPlace { start, size: to_usize(size, self.coding.what())?, is_raw })
     }
 
     /// Bytes that chunk `i` decodes to.

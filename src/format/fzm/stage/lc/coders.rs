@@ -17,11 +17,11 @@ use crate::format::fzm::stage::{Context, DataType, Family, Stage, StageType, exa
 use crate::format::fzm::stream::ByteStream;
 
 /// The stage types.
-pub(in super::super) const RRE: StageType = row(26, "rre", |config| coder(config, "rre chunk", Form::Rre));
-pub(in super::super) const RARE: StageType = row(27, "rare", |config| coder(config, "rare chunk", Form::Rare));
-pub(in super::super) const RAZE: StageType = row(28, "raze", |config| coder(config, "raze chunk", Form::Raze));
-pub(in super::super) const CLOG: StageType = row(29, "clog", |config| coder(config, "clog chunk", Form::Clog));
-pub(in super::super) const HCLOG: StageType = row(30, "hclog", |config| coder(config, "hclog chunk", Form::Hclog));
+pub(in super::super) const RRE: StageType = row(26, "rre", |config| coder(config, "rre chunk", CoderForm::Rre));
+pub(in super::super) const RARE: StageType = row(27, "rare", |config| coder(config, "rare chunk", CoderForm::Rare));
+pub(in super::super) const RAZE: StageType = row(28, "raze", |config| coder(config, "raze chunk", CoderForm::Raze));
+pub(in super::super) const CLOG: StageType = row(29, "clog", |config| coder(config, "clog chunk", CoderForm::Clog));
+pub(in super::super) const HCLOG: StageType = row(30, "hclog", |config| coder(config, "hclog chunk", CoderForm::Hclog));
 
 const fn row(code: u16, name: &'static str, parse: fn(Config) -> Result<Box<dyn Stage>>) -> StageType {
     StageType { code, name, family: Family::Coder, layout: &LAYOUT, parse }
@@ -67,7 +67,7 @@ impl Sizes {
 
 /// The coding of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum CoderForm {
     Rre,
     Rare,
     Raze,
@@ -85,13 +85,13 @@ struct Coder {
 /// The coding of its chunks.
 #[derive(Debug, Clone, Copy)]
 struct Words {
-    form: Form,
+    form: CoderForm,
     word: usize,
     levels: Levels,
     what: &'static str,
 }
 
-fn coder(config: Config, what: &'static str, form: Form) -> Result<Box<dyn Stage>> {
+fn coder(config: Config, what: &'static str, form: CoderForm) -> Result<Box<dyn Stage>> {
     let sizes = Sizes::parse(&config)?;
     let words = Words { form, word: sizes.word, levels: Levels::of(sizes.chunk, sizes.word), what };
     Ok(Box::new(Coder { config, sizes, words }))
@@ -137,11 +137,11 @@ impl Coding for Words {
     fn decode(&self, body: &[u8], out: &mut [u8]) -> Result<(), Invalid> {
         let Self { form, word, levels, .. } = *self;
         match form {
-            Form::Rre => kept_words::decode(Left::Same, word, levels, body, out),
-            Form::Rare => rare_body::decode(Upper::Same, word, levels, body, out),
-            Form::Raze => rare_body::decode(Upper::Zero, word, levels, body, out),
-            Form::Clog => clog_body::decode(false, word, body, out),
-            Form::Hclog => clog_body::decode(true, word, body, out),
+            CoderForm::Rre => kept_words::decode(Left::Same, word, levels, body, out),
+            CoderForm::Rare => rare_body::decode(Upper::Same, word, levels, body, out),
+            CoderForm::Raze => rare_body::decode(Upper::Zero, word, levels, body, out),
+            CoderForm::Clog => clog_body::decode(false, word, body, out),
+            CoderForm::Hclog => clog_body::decode(true, word, body, out),
         }
     }
 }

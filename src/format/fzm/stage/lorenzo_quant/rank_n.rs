@@ -77,7 +77,7 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
                     let more = n.map_or(INEXACT, i64::unsigned_abs);
                     load[at / tx] = load[at / tx].saturating_add(more);
                 }
-                let is_exact = run_widest(Row {
+                let is_exact = run_widest(SumRow {
                     coded: &self.coded,
                     codes,
                     outliers: &outliers,
@@ -196,7 +196,7 @@ const PART: usize = 512;
 
 /// One row of a plane of tiles: adds its sums along x to the rows before it in `line`, and these to the planes before
 /// it in `plane`. Returns whether the sums are exact.
-struct Row<'a, T: Real, C> {
+struct SumRow<'a, T: Real, C> {
     coded: &'a Coded<T, C>,
     codes: &'a [u8],
     /// Places in the row, ascending, and the correction for each.
@@ -215,12 +215,12 @@ struct Row<'a, T: Real, C> {
     out: &'a mut [u8],
 }
 
-impl<T: Real, C: Unsigned> SimdLoop for Row<'_, T, C> {
+impl<T: Real, C: Unsigned> SimdLoop for SumRow<'_, T, C> {
     type Output = bool;
 
     #[inline(always)]
     fn run(self, vectors: impl SimdOps) -> bool {
-        let Row { mut outliers, mut plane, mut out, mut skip, .. } = self;
+        let SumRow { mut outliers, mut plane, mut out, mut skip, .. } = self;
         let (mut start, mut is_exact) = (0, true);
         vectors.prefetch(out);
         for (codes, line) in self.codes.chunks(PART * C::SIZE).zip(self.line.chunks_mut(PART)) {

@@ -21,7 +21,7 @@ pub(super) const BATCH: u64 = 16 * STRIDE;
 
 /// The head of the stream.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Form {
+pub(super) enum RleForm {
     /// The number of runs.
     Whole,
     /// The number of chunks of `per` elements, of `count` elements in total, and the runs before each.
@@ -32,7 +32,7 @@ pub(super) enum Form {
 pub(super) struct Coded {
     pub(super) input: Arc<dyn ByteStream>,
     pub(super) size: usize,
-    form: Form,
+    form: RleForm,
     /// Whether runs of no elements are invalid.
     strict: bool,
     pub(super) cx: Context,
@@ -52,13 +52,13 @@ pub(super) struct Sections {
 }
 
 impl Coded {
-    pub(super) fn new(input: Arc<dyn ByteStream>, size: usize, form: Form, strict: bool, cx: &Context) -> Self {
+    pub(super) fn new(input: Arc<dyn ByteStream>, size: usize, form: RleForm, strict: bool, cx: &Context) -> Self {
         Self { input, size, form, strict, cx: cx.clone(), layout: Once::new(), index: Once::new() }
     }
 
     /// Whether the stream has no table of chunks, and values directly behind the number of runs.
     pub(super) fn is_plain(&self) -> bool {
-        matches!(self.form, Form::Whole) && self.size <= 4
+        matches!(self.form, RleForm::Whole) && self.size <= 4
     }
 
     /// The sections; checks that the stream contains them.
@@ -69,9 +69,9 @@ impl Coded {
     fn find_sections(&self) -> Result<Sections> {
         let (size, alignment) = (to_u64(self.size), to_u64(self.size.max(4)));
         let (runs, head) = match self.form {
-            Form::Whole if self.input.is_empty() => (0, 4),
-            Form::Whole => (self.number(0, "num_runs")?, 4),
-            Form::Chunks { per, count } => self.table(per, count)?,
+            RleForm::Whole if self.input.is_empty() => (0, 4),
+            RleForm::Whole => (self.number(0, "num_runs")?, 4),
+            RleForm::Chunks { per, count } => self.table(per, count)?,
         };
         // All terms are below 2^37.
         let values = if runs > 0 { head.next_multiple_of(alignment) } else { head };
@@ -152,8 +152,8 @@ impl Coded {
                 starts.push(at);
             }
             match self.form {
-                Form::Whole => Ok(()),
-                Form::Chunks { per, count } => self.check_chunks(per, count, first, last, &batch),
+                RleForm::Whole => Ok(()),
+                RleForm::Chunks { per, count } => self.check_chunks(per, count, first, last, &batch),
             }
         })
     }

@@ -22,7 +22,7 @@ use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::format::fzm::stream::ByteStream;
 use chunks::Chunks;
-use coded::{Coded, Form};
+use coded::{Coded, RleForm};
 use expand::{Expand, expand};
 use expanded::Expanded;
 
@@ -92,8 +92,8 @@ impl Stage for Rle {
         let size = self.ty.size();
         let per = u64::from(self.chunk_size) / to_u64(size);
         let form = match self.num_elements.map(u64::from) {
-            Some(count) if per > 0 => Form::Chunks { per, count },
-            _ => Form::Whole,
+            Some(count) if per > 0 => RleForm::Chunks { per, count },
+            _ => RleForm::Whole,
         };
         let coded = Coded::new(input, size, form, self.config.has("chunk_size"), cx);
         let count = match self.num_elements {

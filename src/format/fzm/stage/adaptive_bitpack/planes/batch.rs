@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "the parts of a kernel become part of what runs it")]
 
-use super::{Form, Planes, little};
+use super::{BlockForm, Planes, little};
 use crate::codec::bit_planes::LINE;
 use crate::codec::simd_dispatch::SimdOps;
 
@@ -85,7 +85,7 @@ fn gather<const WIDTH: usize, const WORD: usize>(
 ) -> Option<()> {
     let mut rest = payload;
     for (i, own) in metadata.chunks_exact(planes.metadata()).enumerate() {
-        let Form { rate, head, cost } = planes.form(own);
+        let BlockForm { rate, head, cost } = planes.form(own);
         let (own, after) = rest.split_at_checked(cost)?;
         rest = after;
         let (words, _) = own.get(head..)?.as_chunks::<WORD>();
@@ -146,7 +146,7 @@ fn put<const SIZE: usize>(out: &mut [u8; SIZE], value: u32) {
 fn heads<const SIZE: usize>(planes: &Planes, metadata: &[u8], payload: &[u8], out: &mut [u8]) -> Option<()> {
     let mut rest = payload;
     for (own, out) in metadata.chunks_exact(planes.metadata()).zip(out.chunks_mut(planes.block * SIZE)) {
-        let Form { head, cost, .. } = planes.form(own);
+        let BlockForm { head, cost, .. } = planes.form(own);
         let (own, after) = rest.split_at_checked(cost)?;
         rest = after;
         if head > 0 {

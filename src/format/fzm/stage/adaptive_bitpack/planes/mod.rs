@@ -24,7 +24,7 @@ pub(super) struct Planes {
 
 /// How a block is stored.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Form {
+pub(super) struct BlockForm {
     /// Planes of magnitudes.
     pub(super) rate: usize,
     /// Bytes of the magnitude of the first element, if it is stored apart; otherwise 0.
@@ -66,14 +66,14 @@ impl Planes {
 
     /// The form of a block with this `metadata`.
     #[inline(always)]
-    pub(super) fn form(&self, metadata: &[u8]) -> Form {
+    pub(super) fn form(&self, metadata: &[u8]) -> BlockForm {
         let rate = usize::from(metadata[0]);
         let selector = metadata.get(1).copied().unwrap_or(0);
         if selector & 1 == 0 {
-            return Form { rate, head: 0, cost: if rate == 0 { 0 } else { self.word * (rate + 1) } };
+            return BlockForm { rate, head: 0, cost: if rate == 0 { 0 } else { self.word * (rate + 1) } };
         }
         let head = usize::from(selector >> 1 & 3) + 1;
-        Form { rate, head, cost: head + self.word * (rate + 1) }
+        BlockForm { rate, head, cost: head + self.word * (rate + 1) }
     }
 }
 
@@ -141,7 +141,7 @@ const BITS: [u32; GROUP] = {
 
 /// Fills `out` with the elements of one block, stored in all of `bytes`.
 #[inline(always)]
-fn elements<const SIZE: usize>(form: Form, word: usize, bytes: &[u8], out: &mut [u8]) -> Option<()> {
+fn elements<const SIZE: usize>(form: BlockForm, word: usize, bytes: &[u8], out: &mut [u8]) -> Option<()> {
     let (head, planes) = bytes.split_at_checked(form.head)?;
     let (signs, planes) = planes.split_at_checked(word)?;
     let first = little(head);
