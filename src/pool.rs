@@ -30,12 +30,12 @@ struct PoolState {
     /// Prefix of the thread names; their number follows.
     name: &'static str,
     workers: AtomicUsize,
-    queue: Mutex<Queue>,
+    queue: Mutex<JobQueue>,
     work: Condvar,
 }
 
 #[derive(Default)]
-struct Queue {
+struct JobQueue {
     demands: VecDeque<Job>,
     hints: VecDeque<Job>,
     threads: usize,
@@ -44,7 +44,7 @@ struct Queue {
     closed: bool,
 }
 
-impl std::fmt::Debug for Queue {
+impl std::fmt::Debug for JobQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { demands, hints, threads, idle, closed } = self;
         write!(f, "{} demands, {} hints, {threads} threads, {idle} idle, closed {closed}", demands.len(), hints.len())
@@ -93,7 +93,7 @@ impl Pool {
         self.is_free_in(&self.0.lock())
     }
 
-    fn is_free_in(&self, queue: &Queue) -> bool {
+    fn is_free_in(&self, queue: &JobQueue) -> bool {
         queue.demands.len() < queue.idle || queue.threads < self.workers()
     }
 
@@ -138,12 +138,12 @@ impl Drop for Pool {
 }
 
 impl PoolState {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, JobQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes or starts a worker for the job just queued; returns the number of threads.
-    fn wake(self: &Arc<Self>, queue: &mut Queue) -> usize {
+    fn wake(self: &Arc<Self>, queue: &mut JobQueue) -> usize {
         if queue.idle > 0 {
             self.work.notify_one();
         }

@@ -67,7 +67,7 @@ impl<'a> Direct<'a> {
     /// # Errors
     /// That of one of the pieces, or of a checksum over them.
     pub(super) fn decode(&self, archive: &Archive, buffer: &mut [u8]) -> Result<()> {
-        let queue = Mutex::new(Queue { next: self.pieces.start, rest: buffer, error: None });
+        let queue = Mutex::new(PiecesLeft { next: self.pieces.start, rest: buffer, error: None });
         let threads = archive.cache().workers().min(to_usize(self.pieces.end - self.pieces.start, "pieces")?);
         parallel::together(threads.saturating_sub(1), || {
             self.work(archive, &queue);
@@ -82,7 +82,7 @@ impl<'a> Direct<'a> {
         }
     }
 
-    fn work(&self, archive: &Archive, queue: &Mutex<Queue>) {
+    fn work(&self, archive: &Archive, queue: &Mutex<PiecesLeft>) {
         loop {
             let mut state = lock(queue);
             let job = match state.take(self) {
@@ -98,7 +98,7 @@ impl<'a> Direct<'a> {
     }
 
     /// Decodes consecutive pieces.
-    fn decode_row(&self, archive: &Archive, (pieces, mut rest): Job) -> Result<()> {
+    fn decode_row(&self, archive: &Archive, (pieces, mut rest): PieceJob) -> Result<()> {
         for piece in pieces {
             wanted::check()?;
             let Some((dst, after)) = rest.split_at_mut_checked(self.len(piece)?) else { return Err(longer()) };
@@ -120,18 +120,18 @@ impl<'a> Direct<'a> {
 }
 
 /// Consecutive pieces, and their bytes.
-type Job<'a> = (Range<u64>, &'a mut [u8]);
+type PieceJob<'a> = (Range<u64>, &'a mut [u8]);
 
 /// The pieces that no thread has taken yet.
-struct Queue<'a> {
+struct PiecesLeft<'a> {
     next: u64,
     rest: &'a mut [u8],
     error: Option<Error>,
 }
 
-impl<'a> Queue<'a> {
+impl<'a> PiecesLeft<'a> {
     /// The next pieces, in order; `None` after the last one and after an error.
-    fn take(&mut self, of: &Direct) -> Result<Option<Job<'a>>> {
+    fn take(&mut self, of: &Direct) -> Result<Option<PieceJob<'a>>> {
         let first = self.next;
         if self.error.is_some() || first >= of.pieces.end {
             return Ok(None);
@@ -151,7 +151,7 @@ impl<'a> Queue<'a> {
     }
 }
 
-fn lock<'q, 'a>(queue: &'q Mutex<Queue<'a>>) -> MutexGuard<'q, Queue<'a>> {
+fn lock<'q, 'a>(queue: &'q Mutex<PiecesLeft<'a>>) -> MutexGuard<'q, PiecesLeft<'a>> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -6,14 +6,13 @@
 
 use std::ops::Range;
 
-use crate::format::{BlobRef, Need};
+use crate::format::{BlobRef, Need, PieceKey};
 
-use super::queues::Key;
 use super::{Cache, Then};
 
 impl Cache {
     /// Calls [`Cache::fetch_async`] for each of `missing`; if some are far, on a worker that announces them first.
-    pub fn fetch_all(&self, missing: Vec<(BlobRef, u64)>, then: impl Fn(Key) -> Then + Send + 'static) {
+    pub fn fetch_all(&self, missing: Vec<(BlobRef, u64)>, then: impl Fn(PieceKey) -> Then + Send + 'static) {
         let fetch = move |cache: &Self, missing: Vec<(BlobRef, u64)>| {
             for (blob, piece) in missing {
                 cache.fetch_async(&blob, piece, then((blob.id(), piece)));

@@ -13,7 +13,7 @@ use crate::wanted::{self, Wanted, is_given_up};
 pub type Then = Box<dyn FnOnce(Result<Piece>) + Send>;
 
 /// A continuation, and whether it is still wanted.
-pub(super) type Waiting = (Then, Option<Wanted>);
+pub(super) type Waiter = (Then, Option<Wanted>);
 
 /// Whether a decode has waiters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,7 +37,7 @@ struct FlightState {
     /// for the very thread that waits for its result.
     claimed: bool,
     result: Option<Result<Piece>>,
-    waiting: Vec<Waiting>,
+    waiting: Vec<Waiter>,
     /// Whether it has had waiters: without any, it is a prefetch.
     was_awaited: bool,
     /// Threads that block until the result is there: mostly none, and a system call to wake none is saved.
@@ -48,7 +48,7 @@ struct FlightState {
 
 impl FlightState {
     fn is_wanted(&self) -> bool {
-        let wants = |(_, wanted): &Waiting| !wanted.as_ref().is_some_and(Wanted::is_given_up);
+        let wants = |(_, wanted): &Waiter| !wanted.as_ref().is_some_and(Wanted::is_given_up);
         self.blocked > 0 || self.waiting.iter().any(wants)
     }
 }
@@ -133,7 +133,7 @@ impl InFlight {
 
     /// Publishes the result: wakes blocked threads, and returns the continuations, for [`InFlight::run`].
     #[must_use]
-    pub(super) fn complete(&self, result: &Result<Piece>) -> Vec<Waiting> {
+    pub(super) fn complete(&self, result: &Result<Piece>) -> Vec<Waiter> {
         let mut state = self.lock();
         state.result = Some(result.clone());
         if state.blocked > 0 {
@@ -143,7 +143,7 @@ impl InFlight {
     }
 
     /// Runs the continuations of a decode with its result on this thread.
-    pub(super) fn run(waiting: Vec<Waiting>, result: &Result<Piece>) {
+    pub(super) fn run(waiting: Vec<Waiter>, result: &Result<Piece>) {
         for (then, wanted) in waiting {
             let result = result.clone();
             if catch_unwind(AssertUnwindSafe(|| wanted::during(wanted, || then(result)))).is_err() {

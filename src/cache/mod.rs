@@ -26,13 +26,12 @@ use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
 use crate::account::Account;
 use crate::error::Result;
-use crate::format::{BlobRef, Fetch, Piece};
+use crate::format::{BlobRef, Fetch, Piece, PieceKey};
 use crate::pool::Pool;
 use crate::sync::{Mutex, MutexGuard};
 use crate::wanted::{self, is_given_up, while_wanted};
 
 use in_flight::{Awaited, InFlight};
-use queues::Key;
 use runs::Runs;
 use store::Store;
 
@@ -58,19 +57,19 @@ pub struct Cache {
 struct CacheState {
     store: Store,
     /// The pieces that are being decoded or queued.
-    in_flight_pieces: HashMap<Key, Arc<InFlight>>,
+    in_flight_pieces: HashMap<PieceKey, Arc<InFlight>>,
     runs: Runs,
 }
 
 impl CacheState {
     /// Whether the piece is present, prefetched or being decoded.
-    fn is_known(&self, key: Key) -> bool {
+    fn is_known(&self, key: PieceKey) -> bool {
         self.store.holds(key) || self.store.is_prefetched(key) || self.in_flight_pieces.contains_key(&key)
     }
 }
 
 /// Result of a lookup.
-enum Found {
+enum CacheLookup {
     /// The piece is present, or its recent failure is.
     Ready(Result<Piece>),
     /// Another caller has requested it and it is not finished.
@@ -159,10 +158,10 @@ impl Cache {
         loop {
             wanted::check()?;
             let flight = match self.find((blob.id(), piece), true) {
-                Found::Ready(result) => return Self::check_gate(blob, piece, result),
-                Found::Claimed(flight) => flight,
-                Found::InFlight(flight) if flight.claim() => flight,
-                Found::InFlight(flight) | Found::Coming(flight) => match flight.wait() {
+                CacheLookup::Ready(result) => return Self::check_gate(blob, piece, result),
+                CacheLookup::Claimed(flight) => flight,
+                CacheLookup::InFlight(flight) if flight.claim() => flight,
+                CacheLookup::InFlight(flight) | CacheLookup::Coming(flight) => match flight.wait() {
                     // Given up by the thread that decoded it, or by this caller.
                     Err(e) if is_given_up(&e) => continue,
                     result => return result,
@@ -181,9 +180,9 @@ impl Cache {
     pub fn fetch_async(&self, blob: &BlobRef, piece: u64, mut then: Then) {
         loop {
             let (flight, is_new) = match self.find((blob.id(), piece), false) {
-                Found::Ready(result) => return then(Self::check_gate(blob, piece, result)),
-                Found::InFlight(flight) | Found::Coming(flight) => (flight, false),
-                Found::Claimed(flight) => (flight, true),
+                CacheLookup::Ready(result) => return then(Self::check_gate(blob, piece, result)),
+                CacheLookup::InFlight(flight) | CacheLookup::Coming(flight) => (flight, false),
+                CacheLookup::Claimed(flight) => (flight, true),
             };
             let Some(again) = flight.after(then) else {
                 if is_new {
@@ -248,23 +247,23 @@ impl Cache {
     }
 
     /// Looks up a piece; if it is missing, registers a decode, claimed for the caller if `fly`.
-    fn find(&self, key: Key, fly: bool) -> Found {
+    fn find(&self, key: PieceKey, fly: bool) -> CacheLookup {
         let mut state = self.lock();
         if let Some(piece) = state.store.find(key) {
-            return Found::Ready(Ok(piece));
+            return CacheLookup::Ready(Ok(piece));
         }
         state.store.stats.misses += 1;
         if let Some(error) = state.store.failure(key) {
-            return Found::Ready(Err(error));
+            return CacheLookup::Ready(Err(error));
         }
         state.store.request_prefetched(key);
         let is_coming = state.runs.will_reach(key);
         if let Some(flight) = state.in_flight_pieces.get(&key) {
-            return if is_coming { Found::Coming(flight.clone()) } else { Found::InFlight(flight.clone()) };
+            return if is_coming { CacheLookup::Coming(flight.clone()) } else { CacheLookup::InFlight(flight.clone()) };
         }
         let flight = Arc::new(InFlight::new(fly && !is_coming));
         state.in_flight_pieces.insert(key, flight.clone());
-        if is_coming { Found::Coming(flight) } else { Found::Claimed(flight) }
+        if is_coming { CacheLookup::Coming(flight) } else { CacheLookup::Claimed(flight) }
     }
 
     /// Returns a decoded piece unless its checksum has failed since its decode began.

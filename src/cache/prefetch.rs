@@ -11,7 +11,7 @@ use crate::format::{BlobRef, Need};
 use super::Cache;
 use super::announce::announce;
 use super::in_flight::InFlight;
-use super::queues::Order;
+use super::queues::ReadOrder;
 
 /// Bytes of small pieces that are queued as one job: to wake a worker takes about as long as to decode 16 KiB.
 const JOB: u64 = 64 << 10;
@@ -19,7 +19,7 @@ const JOB: u64 = 64 << 10;
 impl Cache {
     /// Starts a list of pieces to decode at low priority.
     pub fn prefetch_batch(&self) -> Prefetch<'_> {
-        self.batch(Order::Sequential)
+        self.batch(ReadOrder::Sequential)
     }
 
     /// As [`Cache::prefetch_batch`], for one of many files that are read whole, each perhaps several times; it consists
@@ -29,7 +29,7 @@ impl Cache {
         self.batch(order)
     }
 
-    fn batch(&self, order: Order) -> Prefetch<'_> {
+    fn batch(&self, order: ReadOrder) -> Prefetch<'_> {
         Prefetch { cache: self, order, row: None, far: Vec::new(), taken: true }
     }
 
@@ -89,7 +89,7 @@ struct PieceRow {
 #[derive(Debug)]
 pub struct Prefetch<'a> {
     cache: &'a Cache,
-    order: Order,
+    order: ReadOrder,
     /// Not queued yet.
     row: Option<PieceRow>,
     /// The far ones, which are announced together before they are queued.

@@ -35,10 +35,7 @@ use std::time::{Duration, Instant};
 use lru::LruCache;
 
 use crate::bytes::to_u64;
-use crate::format::Piece;
-
-/// A blob's id and a piece number.
-pub(super) type Key = (u64, u64);
+use crate::format::{Piece, PieceKey};
 
 /// Bytes for sequential readers: the ring and their prefetched pieces, unless one of them needs more.
 pub(super) const RING: u64 = 16 << 20;
@@ -62,7 +59,7 @@ pub(super) const LEAST: u64 = 512;
 
 /// How a piece is read, as far as its reader knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum ReadOrder {
     /// After the piece before it.
     Sequential,
     /// Alone, by a reader that jumps.
@@ -100,12 +97,12 @@ impl Slot {
 }
 
 /// A queue, first in, first out.
-struct Queue {
-    slots: LruCache<Key, Slot>,
+struct PieceQueue {
+    slots: LruCache<PieceKey, Slot>,
     bytes: u64,
 }
 
-impl Queue {
+impl PieceQueue {
     fn new() -> Self {
         Self { slots: LruCache::unbounded(), bytes: 0 }
     }
@@ -114,29 +111,29 @@ impl Queue {
         self.slots.len()
     }
 
-    fn push(&mut self, key: Key, slot: Slot) {
+    fn push(&mut self, key: PieceKey, slot: Slot) {
         self.bytes += slot.bytes();
         self.slots.push(key, slot);
     }
 
-    fn pop(&mut self) -> Option<(Key, Slot)> {
+    fn pop(&mut self) -> Option<(PieceKey, Slot)> {
         let (key, slot) = self.slots.pop_lru()?;
         self.bytes -= slot.bytes();
         Some((key, slot))
     }
 
-    fn remove(&mut self, key: Key) -> Option<Slot> {
+    fn remove(&mut self, key: PieceKey) -> Option<Slot> {
         let slot = self.slots.pop(&key)?;
         self.bytes -= slot.bytes();
         Some(slot)
     }
 
-    fn holds(&self, key: Key) -> bool {
+    fn holds(&self, key: PieceKey) -> bool {
         self.slots.contains(&key)
     }
 
     /// The slot, without moving it.
-    fn get(&mut self, key: Key) -> Option<&mut Slot> {
+    fn get(&mut self, key: PieceKey) -> Option<&mut Slot> {
         self.slots.peek_mut(&key)
     }
 }
@@ -149,22 +146,22 @@ struct Ghost {
 }
 
 /// One step towards a limit.
-pub(super) enum Step {
+pub(super) enum QueueStep {
     /// The limits are kept, or nothing is left to evict.
     Done,
     /// A piece has moved within the queues.
     Moved,
     /// A piece was evicted.
-    Evicted(Key, Slot),
+    Evicted(PieceKey, Slot),
 }
 
 /// The pieces in memory, in the queues that the module describes.
 pub(super) struct Queues {
-    ahead: Queue,
-    ring: Queue,
-    recent: Queue,
-    main: Queue,
-    ghosts: LruCache<Key, Ghost>,
+    ahead: PieceQueue,
+    ring: PieceQueue,
+    recent: PieceQueue,
+    main: PieceQueue,
+    ghosts: LruCache<PieceKey, Ghost>,
     /// Sum of [`Ghost::bytes`].
     ghost_bytes: u64,
     /// Bytes that have ever entered the ring.
@@ -178,7 +175,7 @@ pub(super) struct Queues {
 impl Queues {
     pub(super) fn new() -> Self {
         let ghosts = LruCache::sparse(GHOSTS);
-        let (ahead, ring, recent, main) = (Queue::new(), Queue::new(), Queue::new(), Queue::new());
+        let (ahead, ring, recent, main) = (PieceQueue::new(), PieceQueue::new(), PieceQueue::new(), PieceQueue::new());
         Self { ahead, ring, recent, main, ghosts, ghost_bytes: 0, passed: 0, wanted: 0, decodes: 0 }
     }
 
@@ -191,12 +188,12 @@ impl Queues {
         self.ahead.len() + self.ring.len() + self.recent.len() + self.main.len()
     }
 
-    pub(super) fn holds(&self, key: Key) -> bool {
+    pub(super) fn holds(&self, key: PieceKey) -> bool {
         [&self.ring, &self.main, &self.ahead, &self.recent].into_iter().any(|queue| queue.holds(key))
     }
 
     /// Returns the piece for a request, and whether it was prefetched and is requested for the first time.
-    pub(super) fn find(&mut self, key: Key) -> Option<(Piece, bool)> {
+    pub(super) fn find(&mut self, key: PieceKey) -> Option<(Piece, bool)> {
         if let Some(slot) = self.ring.get(key) {
             let (piece, distance) = (slot.piece.clone(), self.passed - slot.entered);
             self.reused(distance, to_u64(piece.capacity()));
@@ -223,10 +220,10 @@ impl Queues {
     /// Inserts a decoded piece: `ahead` if it was prefetched and not requested yet. Returns the one it replaces.
     pub(super) fn insert(
         &mut self,
-        key: Key,
+        key: PieceKey,
         piece: &Piece,
         ahead: bool,
-        order: Order,
+        order: ReadOrder,
         budget: u64,
         now: Instant,
     ) -> Option<Piece> {
@@ -234,7 +231,7 @@ impl Queues {
         let old = queues.into_iter().find_map(|queue| queue.remove(key));
         self.decodes += 1;
         let (piece, counted) = (piece.clone(), self.decodes);
-        let is_random = order == Order::Random;
+        let is_random = order == ReadOrder::Random;
         let slot = Slot { piece, ahead, is_random, since: now, entered: 0, uses: 0, counted };
         if let Some(ghost) = self.ghosts.pop(&key) {
             self.ghost_bytes -= ghost.bytes;
@@ -246,7 +243,7 @@ impl Queues {
             self.main.push(key, slot);
         } else if ahead {
             self.ahead.push(key, slot);
-        } else if order == Order::Sequential || (order == Order::Unknown && self.continues(key)) {
+        } else if order == ReadOrder::Sequential || (order == ReadOrder::Unknown && self.continues(key)) {
             self.enter_ring(key, slot);
         } else {
             self.recent.push(key, slot);
@@ -255,7 +252,7 @@ impl Queues {
     }
 
     /// One step towards a ring within its limit after `coming` more bytes.
-    pub(super) fn trim(&mut self, budget: u64, coming: u64, now: Instant) -> Step {
+    pub(super) fn trim(&mut self, budget: u64, coming: u64, now: Instant) -> QueueStep {
         let left = |slot: &Slot| now.saturating_duration_since(slot.since) >= ABANDONED;
         if self.ring.len() > FEW && self.ring.bytes.saturating_add(coming) > self.ring_limit(budget) {
             return self.evict_from_ring();
@@ -263,13 +260,13 @@ impl Queues {
         if self.ahead.len() > FEW && self.ahead.bytes > RING && self.oldest_ahead().is_some_and(left) {
             return self.evict_ahead();
         }
-        Step::Done
+        QueueStep::Done
     }
 
     /// One step towards at most `room` bytes in all queues.
-    pub(super) fn shrink(&mut self, budget: u64, room: u64, now: Instant) -> Step {
+    pub(super) fn shrink(&mut self, budget: u64, room: u64, now: Instant) -> QueueStep {
         if self.bytes() <= room {
-            return Step::Done;
+            return QueueStep::Done;
         }
         if self.oldest_ahead().is_some_and(|slot| now.saturating_duration_since(slot.since) >= FRESH) {
             return self.evict_ahead();
@@ -282,20 +279,20 @@ impl Queues {
         {
             if slot.uses > 0 {
                 self.main.push(key, Slot { uses: 0, ..slot });
-                return Step::Moved;
+                return QueueStep::Moved;
             }
             self.remember(key, &slot, None);
-            return Step::Evicted(key, slot);
+            return QueueStep::Evicted(key, slot);
         }
         if let Some((key, slot)) = self.main.pop() {
             if slot.uses > 0 {
                 self.main.push(key, Slot { uses: slot.uses - 1, ..slot });
-                return Step::Moved;
+                return QueueStep::Moved;
             }
-            return Step::Evicted(key, slot);
+            return QueueStep::Evicted(key, slot);
         }
         match self.evict_from_ring() {
-            Step::Done => self.evict_ahead(),
+            QueueStep::Done => self.evict_ahead(),
             step => step,
         }
     }
@@ -325,17 +322,17 @@ impl Queues {
     }
 
     /// Whether it is the first piece, or the one before it has just passed.
-    fn continues(&self, (blob, piece): Key) -> bool {
+    fn continues(&self, (blob, piece): PieceKey) -> bool {
         piece.checked_sub(1).is_none_or(|before| self.passes((blob, before), 2))
     }
 
     /// Whether the piece was read in order, is kept `ahead`, or was decoded within the last `decodes` decodes.
-    pub(super) fn passes(&self, key: Key, decodes: u64) -> bool {
+    pub(super) fn passes(&self, key: PieceKey, decodes: u64) -> bool {
         let lately = |slot: &Slot| self.decodes - slot.counted < decodes;
         self.ring.holds(key) || self.ahead.holds(key) || self.recent.slots.peek(&key).is_some_and(lately)
     }
 
-    fn enter_ring(&mut self, key: Key, mut slot: Slot) {
+    fn enter_ring(&mut self, key: PieceKey, mut slot: Slot) {
         let bytes = slot.bytes();
         self.passed += bytes;
         self.wanted = self.wanted.saturating_sub(bytes / 8);
@@ -357,17 +354,17 @@ impl Queues {
     }
 
     /// Evicts the oldest prefetched piece. It was never used: nothing to remember.
-    fn evict_ahead(&mut self) -> Step {
-        self.ahead.pop().map_or(Step::Done, |(key, slot)| Step::Evicted(key, slot))
+    fn evict_ahead(&mut self) -> QueueStep {
+        self.ahead.pop().map_or(QueueStep::Done, |(key, slot)| QueueStep::Evicted(key, slot))
     }
 
-    fn evict_from_ring(&mut self) -> Step {
-        let Some((key, slot)) = self.ring.pop() else { return Step::Done };
+    fn evict_from_ring(&mut self) -> QueueStep {
+        let Some((key, slot)) = self.ring.pop() else { return QueueStep::Done };
         self.remember(key, &slot, Some(slot.entered));
-        Step::Evicted(key, slot)
+        QueueStep::Evicted(key, slot)
     }
 
-    fn remember(&mut self, key: Key, slot: &Slot, entered: Option<u64>) {
+    fn remember(&mut self, key: PieceKey, slot: &Slot, entered: Option<u64>) {
         let ghost = Ghost { bytes: slot.bytes(), entered };
         self.ghost_bytes += ghost.bytes;
         if let Some((_, old)) = self.ghosts.push(key, ghost) {

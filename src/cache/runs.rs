@@ -13,10 +13,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::format::BlobRef;
+use crate::format::{BlobRef, PieceKey};
 
 use super::in_flight::InFlight;
-use super::queues::Key;
 use super::{Cache, Deliver};
 
 /// The runs that are queued or being decoded.
@@ -51,7 +50,7 @@ impl Runs {
     }
 
     /// Whether a thread that is decoding a run will reach the piece: it is in the run, or the next one and joins it.
-    pub(super) fn will_reach(&mut self, (blob, piece): Key) -> bool {
+    pub(super) fn will_reach(&mut self, (blob, piece): PieceKey) -> bool {
         let mut begun = self.runs.iter_mut().filter(|run| run.has_begun && run.blob == blob);
         if begun.any(|run| run.pieces.contains(&piece)) {
             return true;

@@ -18,10 +18,10 @@ use crate::account::Account;
 use crate::bytes::to_u64;
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::format::Piece;
+use crate::format::{Piece, PieceKey};
 use crate::recent::Recent;
 
-use super::queues::{FRESH, Key, LEAST, Order, Queues, Slot, Step};
+use super::queues::{FRESH, LEAST, QueueStep, Queues, ReadOrder, Slot};
 use super::spare::Spare;
 
 /// How long a failure is remembered: the kernel retries a page right after its readahead failed.
@@ -91,7 +91,7 @@ impl DecodeRoom {
 struct Mark {
     bytes: u64,
     since: Instant,
-    order: Order,
+    order: ReadOrder,
     /// It is requested, and its decode not finished.
     requested: bool,
 }
@@ -108,9 +108,9 @@ pub(super) struct Store {
     spare: Spare,
     /// Bytes reserved for pieces that are being decoded.
     reserved: u64,
-    failures: Recent<Key, (Instant, Error)>,
+    failures: Recent<PieceKey, (Instant, Error)>,
     /// Prefetched pieces that were not used or not decoded yet.
-    prefetched: HashMap<Key, Mark>,
+    prefetched: HashMap<PieceKey, Mark>,
     /// Bytes of prefetched pieces that were neither requested nor left unused for long.
     prefetched_bytes: u64,
     /// Incremented by each clear; a decode started in an earlier epoch is not kept.
@@ -142,7 +142,7 @@ impl Store {
     }
 
     /// Returns the piece for a request.
-    pub(super) fn find(&mut self, key: Key) -> Option<Piece> {
+    pub(super) fn find(&mut self, key: PieceKey) -> Option<Piece> {
         let (piece, first) = self.queues.find(key)?;
         self.stats.hits += 1;
         if first {
@@ -152,12 +152,12 @@ impl Store {
     }
 
     /// Whether the piece is present; does not count as a use.
-    pub(super) fn holds(&self, key: Key) -> bool {
+    pub(super) fn holds(&self, key: PieceKey) -> bool {
         self.queues.holds(key)
     }
 
     /// The error of the piece, if it failed within the last second.
-    pub(super) fn failure(&mut self, key: Key) -> Option<Error> {
+    pub(super) fn failure(&mut self, key: PieceKey) -> Option<Error> {
         let (since, error) = self.failures.get(&key)?;
         if self.clock.now().saturating_duration_since(since) < REMEMBER {
             return Some(error);
@@ -167,7 +167,7 @@ impl Store {
     }
 
     /// Records that the piece could not be decoded.
-    pub(super) fn fail(&mut self, key: Key, error: Error) {
+    pub(super) fn fail(&mut self, key: PieceKey, error: Error) {
         self.stats.failures += 1;
         self.clear_prefetched(key);
         self.failures.put(key, (self.clock.now(), error));
@@ -190,7 +190,7 @@ impl Store {
         let now = self.clock.now();
         // The ring returns to its size slowly, so that each buffer serves a decode.
         while room.trimmed < TRIMMED {
-            let Step::Evicted(key, slot) = self.queues.trim(self.budget(), room.len, now) else { break };
+            let QueueStep::Evicted(key, slot) = self.queues.trim(self.budget(), room.len, now) else { break };
             room.trimmed += 1;
             self.evicted(key, slot, true, room);
         }
@@ -204,7 +204,7 @@ impl Store {
 
     /// Inserts `piece`, unless it is larger than the budget; `follows` if the piece before it is being decoded. On
     /// `false`, sweep `room` without the lock and call again.
-    pub(super) fn keep(&mut self, key: Key, piece: &Piece, follows: bool, room: &mut DecodeRoom) -> bool {
+    pub(super) fn keep(&mut self, key: PieceKey, piece: &Piece, follows: bool, room: &mut DecodeRoom) -> bool {
         if std::mem::replace(&mut room.kept, true) {
             return self.shrink(room);
         }
@@ -214,7 +214,7 @@ impl Store {
             return true;
         }
         let mark = self.prefetched.get(&key).map(|mark| (mark.requested, mark.order));
-        let order = if follows { Order::Sequential } else { Order::Unknown };
+        let order = if follows { ReadOrder::Sequential } else { ReadOrder::Unknown };
         let (is_ahead, order) = mark.map_or((false, order), |(requested, order)| (!requested, order));
         if !is_ahead {
             self.clear_prefetched(key);
@@ -236,20 +236,20 @@ impl Store {
                 continue;
             }
             match self.queues.shrink(budget, free, now) {
-                Step::Done => {
+                QueueStep::Done => {
                     self.queues.limit_ghosts(budget);
                     self.stats.peak = self.stats.peak.max(self.queues.bytes() + self.spare.bytes());
                     return true;
                 }
-                Step::Moved => {}
-                Step::Evicted(key, slot) => self.evicted(key, slot, false, room),
+                QueueStep::Moved => {}
+                QueueStep::Evicted(key, slot) => self.evicted(key, slot, false, room),
             }
         }
         false
     }
 
     /// Takes the buffer of an evicted piece: for the decode that needs one, as a spare if there is room, or to free it.
-    fn evicted(&mut self, key: Key, slot: Slot, spare: bool, room: &mut DecodeRoom) {
+    fn evicted(&mut self, key: PieceKey, slot: Slot, spare: bool, room: &mut DecodeRoom) {
         if slot.ahead {
             self.clear_prefetched(key);
         }
@@ -264,7 +264,7 @@ impl Store {
 
     /// Counts `bytes` as prefetched. Refuses if the piece is known, or if unused prefetched pieces would exceed half of
     /// the budget.
-    pub(super) fn mark_prefetched(&mut self, key: Key, bytes: u64, order: Order) -> bool {
+    pub(super) fn mark_prefetched(&mut self, key: PieceKey, bytes: u64, order: ReadOrder) -> bool {
         if self.holds(key) || self.prefetched.contains_key(&key) || self.failures.contains(&key) {
             return false;
         }
@@ -289,14 +289,14 @@ impl Store {
     }
 
     /// Whether the piece was prefetched and neither requested nor evicted since.
-    pub(super) fn is_prefetched(&self, key: Key) -> bool {
+    pub(super) fn is_prefetched(&self, key: PieceKey) -> bool {
         self.prefetched.get(&key).is_some_and(|mark| !mark.requested)
     }
 
     /// The order in which a file of `pieces` is read as one of many: sequential if two pieces before it, or after it,
     /// were read so, are prefetched or were decoded lately. One is not enough: a window that crosses a border takes
     /// two.
-    pub(super) fn order_of_whole(&self, blob: u64, pieces: &RangeInclusive<u64>) -> Order {
+    pub(super) fn order_of_whole(&self, blob: u64, pieces: &RangeInclusive<u64>) -> ReadOrder {
         let passes =
             |piece| self.prefetched.contains_key(&(blob, piece)) || self.queues.passes((blob, piece), TOGETHER);
         let step = (pieces.end() - pieces.start()).saturating_add(1);
@@ -305,11 +305,11 @@ impl Store {
         let after = [1, step.saturating_add(1)].map(|by| pieces.end().checked_add(by));
         let is_in_order = before.into_iter().all(|piece| piece.is_none_or(passes))
             || after.into_iter().all(|piece| piece.is_some_and(passes));
-        if is_in_order { Order::Sequential } else { Order::Random }
+        if is_in_order { ReadOrder::Sequential } else { ReadOrder::Random }
     }
 
     /// Stops counting the piece as prefetched: it is requested, and its decode is not finished.
-    pub(super) fn request_prefetched(&mut self, key: Key) {
+    pub(super) fn request_prefetched(&mut self, key: PieceKey) {
         if let Some(mark) = self.prefetched.get_mut(&key).filter(|mark| !mark.requested) {
             mark.requested = true;
             self.prefetched_bytes -= mark.bytes;
@@ -317,7 +317,7 @@ impl Store {
     }
 
     /// Forgets that the piece was prefetched.
-    pub(super) fn clear_prefetched(&mut self, key: Key) {
+    pub(super) fn clear_prefetched(&mut self, key: PieceKey) {
         if self.prefetched.is_empty() {
             return;
         }

@@ -23,19 +23,19 @@ pub struct StreamHash<H> {
 }
 
 /// Copies of pieces.
-type Ahead = BTreeMap<u64, (Vec<u8>, Charge)>;
+type PiecesAhead = BTreeMap<u64, (Vec<u8>, Charge)>;
 
 struct HashState<H> {
     /// `None` while a thread finishes, and afterwards.
     hasher: Option<H>,
     next: u64,
-    ahead: Ahead,
+    ahead: PiecesAhead,
 }
 
 impl<H> StreamHash<H> {
     /// Starts before the first piece; copies are charged to `account`.
     pub fn new(hasher: H, account: &Account) -> Self {
-        let state = HashState { hasher: Some(hasher), next: 0, ahead: Ahead::new() };
+        let state = HashState { hasher: Some(hasher), next: 0, ahead: PiecesAhead::new() };
         Self { account: account.clone(), state: Mutex::new(state) }
     }
 

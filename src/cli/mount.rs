@@ -35,28 +35,28 @@ pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
     let file = absolute(&args.file);
     match process.until_signal(|| open(args, &file)).map_err(system)?? {
         _ if fake => Ok(()),
-        Opened::Directory(containers) => {
+        OpenedSource::Directory(containers) => {
             let context = containers.options.clone();
             fs::mount_directory(&request(args, &file, context), *containers, process)
         }
-        Opened::Container(container, context) => {
+        OpenedSource::Container(container, context) => {
             fs::mount_container(&request(args, &file, *context), &container, process)
         }
     }
 }
 
 /// A source that is open, to be mounted.
-enum Opened {
+enum OpenedSource {
     Directory(Box<Containers>),
     Container(Arc<dyn Container>, Box<format::Options>),
 }
 
-fn open(args: &Mount, file: &Path) -> Result<Opened, Failure> {
+fn open(args: &Mount, file: &Path) -> Result<OpenedSource, Failure> {
     let refused = |e| Failure::of(&args.file, &e);
     let directory = args.reading.directory(file, &args.mirroring).map_err(refused)?;
     if let Some(containers) = directory.and_then(Directory::containers) {
         args.reading.report_unused_remote(&args.file);
-        return Ok(Opened::Directory(Box::new(containers)));
+        return Ok(OpenedSource::Directory(Box::new(containers)));
     }
     let (options, gpu) = (args.reading.options(), args.reading.gpu());
     let (container, context) = Archive::open_container(file, &options, gpu).map_err(refused)?;
@@ -67,7 +67,7 @@ fn open(args: &Mount, file: &Path) -> Result<Opened, Failure> {
         _ => None,
     };
     args.mirroring.report_unused(&args.file, plain.is_some());
-    Ok(Opened::Container(plain.unwrap_or(container), Box::new(context)))
+    Ok(OpenedSource::Container(plain.unwrap_or(container), Box::new(context)))
 }
 
 fn request(args: &Mount, file: &Path, context: format::Options) -> MountOptions {

@@ -66,7 +66,7 @@ struct OpenDir {
     ino: Ino,
     /// Its path, with a final `/`; empty for the root.
     path: String,
-    rest: Rest,
+    rest: EntriesLeft,
 }
 
 impl OpenDir {
@@ -84,13 +84,13 @@ impl OpenDir {
 }
 
 /// The entries of an open directory that are left.
-enum Rest {
+enum EntriesLeft {
     /// A directory with its names in memory.
-    Sorted(std::vec::IntoIter<Step>),
+    Sorted(std::vec::IntoIter<PathStep>),
     /// A directory of numbered files, in the order of their numbers, from this position on.
     Numbered(u64),
     /// A directory of this many entries named by their positions: the next step.
-    Decimal(u64, Option<Step>),
+    Decimal(u64, Option<PathStep>),
 }
 
 /// The successor of `number` below `count`, in the order of decimal digits: 0, 1, 10, 100, 101, 11, 2.
@@ -111,12 +111,12 @@ fn next_by_digits(number: u64, count: u64) -> Option<u64> {
 /// An entry of a directory by its position, or the content of that subdirectory, which is sorted separately from the
 /// subdirectory itself: `a`, `a.raw`, `a/b`.
 #[derive(Debug, Clone, Copy)]
-struct Step {
+struct PathStep {
     position: u64,
     content: bool,
 }
 
-impl Step {
+impl PathStep {
     /// Compares the names of two steps, which `name` gives, each with a final `/` if it stands for content.
     fn cmp<'a>(&self, other: &Self, name: impl Fn(&Self) -> &'a str) -> Ordering {
         let (one, two) = (name(self).as_bytes(), name(other).as_bytes());
@@ -131,9 +131,9 @@ impl Sorted<'_> {
     /// Opens the directory `ino` at `path`.
     fn enter(&mut self, path: String, ino: Ino) -> Result<()> {
         let Some(names) = self.tree.names(ino)? else {
-            let first = Some(Step { position: 0, content: false });
-            let decimal = |count| Rest::Decimal(count, first.filter(|_| count > 0));
-            let rest = self.tree.count_numbered(ino)?.map_or(Rest::Numbered(0), decimal);
+            let first = Some(PathStep { position: 0, content: false });
+            let decimal = |count| EntriesLeft::Decimal(count, first.filter(|_| count > 0));
+            let rest = self.tree.count_numbered(ino)?.map_or(EntriesLeft::Numbered(0), decimal);
             self.open.push(OpenDir { ino, path, rest });
             return Ok(());
         };
@@ -141,16 +141,16 @@ impl Sorted<'_> {
         let mut add = |position: u64, kind: Kind| {
             self.count += 1;
             not_too_many(self.count, path.trim_end_matches('/'))?;
-            steps.push(Step { position, content: false });
+            steps.push(PathStep { position, content: false });
             if self.recursive && kind == Kind::Dir {
-                steps.push(Step { position, content: true });
+                steps.push(PathStep { position, content: true });
             }
             Ok(())
         };
         let kinds = (0..).map_while(|position| names.get(position).map(|(_, kind)| (position, kind)));
         { kinds }.try_for_each(|(position, kind)| add(position, kind))?;
         steps.sort_unstable_by(|a, b| a.cmp(b, |step| names.get(step.position).map_or("", |(name, _)| name)));
-        self.open.push(OpenDir { ino, path, rest: Rest::Sorted(steps.into_iter()) });
+        self.open.push(OpenDir { ino, path, rest: EntriesLeft::Sorted(steps.into_iter()) });
         Ok(())
     }
 
@@ -160,8 +160,8 @@ impl Sorted<'_> {
         }
         while let Some(dir) = self.open.last_mut() {
             let step = match &mut dir.rest {
-                Rest::Sorted(steps) => steps.next(),
-                Rest::Numbered(position) => {
+                EntriesLeft::Sorted(steps) => steps.next(),
+                EntriesLeft::Numbered(position) => {
                     if let Some(entry) = self.tree.entry(dir.ino, *position)? {
                         *position = entry.next;
                         self.count += 1;
@@ -171,9 +171,9 @@ impl Sorted<'_> {
                     }
                     None
                 }
-                Rest::Decimal(count, next) => {
+                EntriesLeft::Decimal(count, next) => {
                     let step = next.take();
-                    if let Some(Step { position, content }) = step {
+                    if let Some(PathStep { position, content }) = step {
                         if !content {
                             self.count += 1;
                             not_too_many(self.count, dir.path.trim_end_matches('/'))?;
@@ -181,7 +181,7 @@ impl Sorted<'_> {
                         let below = self.recursive && !content && self.tree.is_dir_at(dir.ino, position)?;
                         let after = || next_by_digits(position, *count);
                         let at = if below { Some(position) } else { after() };
-                        *next = at.map(|position| Step { position, content: below });
+                        *next = at.map(|position| PathStep { position, content: below });
                     }
                     step
                 }

@@ -50,25 +50,25 @@ where
 struct Syslog(Arc<(UnixDatagram, PathBuf)>);
 
 /// Writer for one message.
-struct Line {
+struct SyslogLine {
     log: Arc<(UnixDatagram, PathBuf)>,
     /// Facility times 8 plus severity.
     priority: u8,
 }
 
 impl<'a> MakeWriter<'a> for Syslog {
-    type Writer = Line;
+    type Writer = SyslogLine;
 
-    fn make_writer(&'a self) -> Line {
-        Line { log: Arc::clone(&self.0), priority: priority(tracing::Level::INFO) }
+    fn make_writer(&'a self) -> SyslogLine {
+        SyslogLine { log: Arc::clone(&self.0), priority: priority(tracing::Level::INFO) }
     }
 
-    fn make_writer_for(&'a self, meta: &Metadata<'_>) -> Line {
-        Line { priority: priority(*meta.level()), ..self.make_writer() }
+    fn make_writer_for(&'a self, meta: &Metadata<'_>) -> SyslogLine {
+        SyslogLine { priority: priority(*meta.level()), ..self.make_writer() }
     }
 }
 
-impl Write for Line {
+impl Write for SyslogLine {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut message = format!("<{}>fzmfs[{}]: ", self.priority, std::process::id()).into_bytes();
         message.extend_from_slice(line.trim_ascii_end());
@@ -105,7 +105,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let log = Arc::new((UnixDatagram::unbound().unwrap(), path.clone()));
-        let mut line = Line { log, priority: priority(tracing::Level::WARN) };
+        let mut line = SyslogLine { log, priority: priority(tracing::Level::WARN) };
         line.write_all(b"nobody listens\n").unwrap();
         // A log daemon that starts later, or is restarted, gets later messages.
         for _ in 0..2 {

@@ -51,18 +51,18 @@ pub fn decode(src: &[u8], dictionary: &[u8], dst: &mut [u8]) -> Result<(), Decod
 /// # Errors
 /// Like [`decode`].
 pub fn decode_paced(src: &[u8], dictionary: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), DecodeError> {
-    simd_dispatch::run(Block { src, dictionary, dst, pace })
+    simd_dispatch::run(Lz4Block { src, dictionary, dst, pace })
 }
 
 /// A block, its dictionary, and its output.
-struct Block<'a> {
+struct Lz4Block<'a> {
     src: &'a [u8],
     dictionary: &'a [u8],
     dst: &'a mut [u8],
     pace: Pace<'a>,
 }
 
-impl SimdLoop for Block<'_> {
+impl SimdLoop for Lz4Block<'_> {
     type Output = Result<(), DecodeError>;
 
     #[inline(always)]
@@ -307,7 +307,7 @@ mod tests {
                         let mut dst = vec![0; want.len()];
                         decode(&src, &[], &mut dst).unwrap();
                         assert!(dst == want, "{ll} literals, {ml} bytes from {off}, {rest} literals");
-                        Block { src: &src, dictionary: &[], dst: &mut dst, pace: &mut || () }
+                        Lz4Block { src: &src, dictionary: &[], dst: &mut dst, pace: &mut || () }
                             .run(simd_dispatch::Portable)
                             .unwrap();
                         assert!(dst == want, "{ll} literals, {ml} bytes from {off}, {rest} literals, portable");

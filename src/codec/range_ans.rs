@@ -14,9 +14,9 @@ pub use super::ans_lanes::{Block, LANES, PAD, Slots};
 use super::ans_lanes::{Lanes, START, step};
 
 /// Decodes the rows of a block.
-struct Rows<'a, 'b>(&'a Slots, &'a mut Lanes<'b>);
+struct AnsRows<'a, 'b>(&'a Slots, &'a mut Lanes<'b>);
 
-impl SimdLoop for Rows<'_, '_> {
+impl SimdLoop for AnsRows<'_, '_> {
     type Output = ();
 
     #[inline(always)]
@@ -56,7 +56,7 @@ fn one(slots: &Slots, block: &mut Block) -> bool {
         kernels.rows(slots, [&mut lanes]);
         return lanes.is_complete();
     }
-    run(Rows(slots, &mut lanes));
+    run(AnsRows(slots, &mut lanes));
     lanes.is_complete()
 }
 
@@ -157,7 +157,7 @@ mod tests {
                 assert_eq!(decode(&slots, &mut blocks), Ok(()), "{kind} {len}");
                 for block in &mut blocks {
                     let mut lanes = Lanes::new(&slots, block);
-                    run(Rows(&slots, &mut lanes));
+                    run(AnsRows(&slots, &mut lanes));
                     assert!(lanes.is_complete());
                 }
                 assert!(outs == data);

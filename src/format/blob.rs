@@ -264,6 +264,9 @@ impl fmt::Debug for BlobRef {
     }
 }
 
+/// A blob's id, and the number of a piece.
+pub type PieceKey = (u64, u64);
+
 /// A decoded piece, shared by its readers and the cache.
 pub type Piece = Arc<Vec<u8>>;
 

@@ -50,7 +50,7 @@ use crate::source::{Dir, Folder, Location, Objects, Place, RemoteOptions, Source
 pub use crate::source::Need;
 pub use about::About;
 pub use arrays::{ArrayList, Arrays, Found, ListedArray, NamedArray, Tiles, numbered_dimensions};
-pub use blob::{Batched, Blob, BlobRef, Far, Fetch, Fragmented, InOrder, Measured, Piece};
+pub use blob::{Batched, Blob, BlobRef, Far, Fetch, Fragmented, InOrder, Measured, Piece, PieceKey};
 pub use broken::open_or_explain;
 pub use content::{Content, FileExtent, Generator, Grid, Window};
 pub use dtype::{Dtype, Number, NumberKind};

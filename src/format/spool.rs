@@ -84,14 +84,14 @@ impl Spool {
         if self.pieces.is_empty() {
             return last;
         }
-        Content::Join([Content::Blob(BlobRef::new(Whole(self.pieces))), last].into())
+        Content::Join([Content::Blob(BlobRef::new(FullPieces(self.pieces))), last].into())
     }
 }
 
 /// The full pieces of a text.
-struct Whole(Vec<Buffer>);
+struct FullPieces(Vec<Buffer>);
 
-impl Blob for Whole {
+impl Blob for FullPieces {
     fn layout(&self) -> Result<Layout> {
         Ok(Layout::Uniform { len: to_u64(self.0.len()).saturating_mul(PIECE), piece: PIECE })
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::mountinfo::{self, Mount, Table};
+use super::mountinfo::{self, Mount, MountTable};
 use super::pinned::Pinned;
 use super::{daemon_id, stats, sys};
 use crate::error::os_message;
@@ -72,7 +72,7 @@ pub enum DaemonState {
 /// # Errors
 /// A message for the user: the table cannot be read, or one of `points` is not such a mount.
 pub fn list(points: &[PathBuf]) -> Result<Listing, Failure> {
-    let table = Table::open().map_err(|e| Failure::system(Path::new(mountinfo::PATH), &e))?;
+    let table = MountTable::open().map_err(|e| Failure::system(Path::new(mountinfo::PATH), &e))?;
     let read = || table.read().map_err(|e| Failure::system(Path::new(mountinfo::PATH), &e));
     let (user, _) = sys::effective_ids();
     let mounts = read()?.into_iter().filter(|m| m.kind == mountinfo::TYPE);

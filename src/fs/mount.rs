@@ -18,7 +18,7 @@ use rustix::mount::MountFlags;
 
 use super::detach::detach;
 use super::helper::{self, AUTO_UNMOUNT};
-use super::mountinfo::Table;
+use super::mountinfo::MountTable;
 use super::options::{Access, MountOptions};
 use super::pinned::Pinned;
 use super::{daemon_id, mount_lock, mountinfo, sys, umount};
@@ -48,7 +48,7 @@ pub(super) struct Point {
 pub(super) fn check_point(point: &Path) -> Result<Point, Failure> {
     let fail = |why: String| Failure::at(point, why);
     let refused = |e: io::Error| Failure::system(point, &e);
-    let mounts = Table::open().and_then(|table| table.read()).unwrap_or_default();
+    let mounts = MountTable::open().and_then(|table| table.read()).unwrap_or_default();
     let dead = || fail(dead(point, &mounts));
     let directory = Pinned::open_directory(point).map_err(|e| match e.kind() {
         io::ErrorKind::NotADirectory => fail("not a directory".into()),
@@ -134,7 +134,7 @@ pub(super) struct Mount {
     /// Tells whether `number` is still ours: the kernel reuses it once the connection has ended.
     device: OwnedFd,
     /// Opened in advance, in case no descriptor is left at the end.
-    table: Option<Table>,
+    table: Option<MountTable>,
     /// While this is open, fusermount3 waits; it unmounts when it closes.
     _watcher: Option<OwnedFd>,
 }
@@ -153,7 +153,7 @@ impl Mount {
             return Err(fail("the directory was moved or deleted meanwhile"));
         }
         // All descriptors needed to undo the mount are opened before it is made.
-        let table = Table::open().map_err(|e| Failure::system(Path::new(mountinfo::PATH), &e))?;
+        let table = MountTable::open().map_err(|e| Failure::system(Path::new(mountinfo::PATH), &e))?;
         let before = table.read().map_err(refused)?;
         if let Some(there) = before.iter().rfind(|m| m.point == point.path).filter(|m| m.kind == mountinfo::TYPE) {
             return Err(already(&request.mountpoint, there));
@@ -202,7 +202,7 @@ impl Mount {
     /// # Errors
     /// From umount2(2) or fusermount3, if it is in use.
     pub(super) fn unmount(&self) -> io::Result<()> {
-        let mounts = self.table.as_ref().map_or_else(|| Table::open()?.read(), Table::read)?;
+        let mounts = self.table.as_ref().map_or_else(|| MountTable::open()?.read(), MountTable::read)?;
         for mount in mounts.iter().rev().filter(|m| m.device == self.number) {
             let Ok(root) = Pinned::open_no_follow(&mount.point) else { continue };
             // As in `detach`; one unmount may also take away others.
@@ -223,7 +223,7 @@ impl Mount {
     /// Detaches the file system from every place where it is mounted; open files stay usable. Leaves other mounts
     /// alone, and does nothing once the connection has ended.
     pub(super) fn detach(&mut self) {
-        let table = self.table.take().map_or_else(Table::open, Ok);
+        let table = self.table.take().map_or_else(MountTable::open, Ok);
         let Ok(mounts) = table.and_then(|table| table.read()) else { return };
         for mount in mounts.iter().filter(|m| m.device == self.number) {
             let point = mount.point.display();

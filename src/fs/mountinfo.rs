@@ -44,9 +44,9 @@ impl Mount {
 
 /// The mount table, kept open so that it can be read when no descriptor is left.
 #[derive(Debug)]
-pub(super) struct Table(File);
+pub(super) struct MountTable(File);
 
-impl Table {
+impl MountTable {
     /// Opens the table.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn the_table_can_be_read_again() {
-        let table = Table::open().unwrap();
+        let table = MountTable::open().unwrap();
         let root = |mounts: Vec<Mount>| mounts.into_iter().rfind(|m| m.point == Path::new("/"));
         let first = root(table.read().unwrap());
         assert!(first.is_some());

@@ -59,7 +59,7 @@ pub(super) enum On {
 
 /// Key of jobs that run one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Turn {
+pub(super) enum JobTurn {
     /// The names, attributes or length of an inode.
     Inode(Ino),
     /// The extended attributes of an inode.
@@ -78,7 +78,7 @@ pub(super) struct Offload {
     cache: Arc<Cache>,
     checks: Threads,
     /// Jobs waiting behind the running job of the same turn.
-    turns: Mutex<HashMap<Turn, VecDeque<Queued>>>,
+    turns: Mutex<HashMap<JobTurn, VecDeque<Queued>>>,
     /// How many more event loops may wait at the same time.
     spare_loops: AtomicUsize,
 }
@@ -147,9 +147,9 @@ impl Offload {
     }
 
     /// Runs `job` after all earlier jobs of the same `turn`.
-    pub(super) fn run_in_turn(self: &Arc<Self>, turn: Turn, on: On, job: Job) {
+    pub(super) fn run_in_turn(self: &Arc<Self>, turn: JobTurn, on: On, job: Job) {
         let Some(job) = self.queue(turn, on, job) else { return };
-        match self.waiting_loop(on).filter(|_| turn != Turn::Ahead) {
+        match self.waiting_loop(on).filter(|_| turn != JobTurn::Ahead) {
             Some(_waiting) => self.have_turn(turn, job),
             None => self.take_turn(turn, on, job),
         }
@@ -164,14 +164,14 @@ impl Offload {
 
     /// As [`Offload::run_in_turn`] on the threads for openings, called on a thread that may wait: runs `job` at once, on
     /// this thread, unless another one has the turn.
-    pub(super) fn run_in_turn_here(self: &Arc<Self>, turn: Turn, job: Job) {
+    pub(super) fn run_in_turn_here(self: &Arc<Self>, turn: JobTurn, job: Job) {
         if let Some(job) = self.queue(turn, On::Opening, job) {
             self.have_turn(turn, job);
         }
     }
 
     /// Queues `job` behind the jobs of its turn; returns it if there are none, so that the turn is its own.
-    fn queue(&self, turn: Turn, on: On, job: Job) -> Option<Job> {
+    fn queue(&self, turn: JobTurn, on: On, job: Job) -> Option<Job> {
         let job: Job = Box::new(carried(job));
         match self.turns().entry(turn) {
             Entry::Occupied(mut waiting) => {
@@ -185,13 +185,13 @@ impl Offload {
         }
     }
 
-    fn take_turn(self: &Arc<Self>, turn: Turn, on: On, job: Job) {
+    fn take_turn(self: &Arc<Self>, turn: JobTurn, on: On, job: Job) {
         let me = self.clone();
         self.start(on, Box::new(carried(move || me.have_turn(turn, job))));
     }
 
     /// Runs `job`, whose turn it is, and passes the turn on.
-    fn have_turn(self: &Arc<Self>, turn: Turn, job: Job) {
+    fn have_turn(self: &Arc<Self>, turn: JobTurn, job: Job) {
         run_caught(job);
         let mut turns = self.turns();
         let next = turns.get_mut(&turn).and_then(VecDeque::pop_front);
@@ -218,7 +218,7 @@ impl Offload {
         }
     }
 
-    fn turns(&self) -> MutexGuard<'_, HashMap<Turn, VecDeque<Queued>>> {
+    fn turns(&self) -> MutexGuard<'_, HashMap<JobTurn, VecDeque<Queued>>> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -282,7 +282,7 @@ mod tests {
         let offload = Offload::new(Cache::new(1 << 20, 1), Threads::new(1));
         let (tx, rx) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
-        offload.run_in_turn(Turn::Inode(Ino(7)), On::Metadata, Box::new(move || wait.recv().unwrap()));
+        offload.run_in_turn(JobTurn::Inode(Ino(7)), On::Metadata, Box::new(move || wait.recv().unwrap()));
         for i in 0..20 {
             let tx = tx.clone();
             let on = [On::Metadata, On::Workers, On::Checks][i % 3];
@@ -290,11 +290,11 @@ mod tests {
                 tx.send(i).unwrap();
                 assert_ne!(i, 3, "a panic ends one turn and no other");
             };
-            offload.run_in_turn(Turn::Inode(Ino(7)), on, Box::new(job));
+            offload.run_in_turn(JobTurn::Inode(Ino(7)), on, Box::new(job));
         }
         // The other metadata threads are free, and so are other turns.
         let done = tx.clone();
-        offload.run_in_turn(Turn::Computed, On::Metadata, Box::new(move || done.send(100).unwrap()));
+        offload.run_in_turn(JobTurn::Computed, On::Metadata, Box::new(move || done.send(100).unwrap()));
         assert_eq!(rx.recv_timeout(PATIENCE).unwrap(), 100);
         go.send(()).unwrap();
         let order: Vec<usize> = (0..20).map(|_| rx.recv_timeout(PATIENCE).unwrap()).collect();
@@ -310,12 +310,12 @@ mod tests {
             let tx = tx.clone();
             Box::new(move || tx.send(thread::current().id()).unwrap())
         };
-        offload.run_in_turn_here(Turn::Inode(Ino(7)), job());
+        offload.run_in_turn_here(JobTurn::Inode(Ino(7)), job());
         assert_eq!(rx.try_recv().unwrap(), here);
         let (go, wait) = mpsc::channel::<()>();
-        offload.run_in_turn(Turn::Inode(Ino(7)), On::Workers, Box::new(move || wait.recv().unwrap()));
-        offload.run_in_turn_here(Turn::Inode(Ino(7)), job());
-        offload.run_in_turn_here(Turn::Inode(Ino(8)), job());
+        offload.run_in_turn(JobTurn::Inode(Ino(7)), On::Workers, Box::new(move || wait.recv().unwrap()));
+        offload.run_in_turn_here(JobTurn::Inode(Ino(7)), job());
+        offload.run_in_turn_here(JobTurn::Inode(Ino(8)), job());
         assert_eq!(rx.try_recv().unwrap(), here, "another turn");
         assert!(rx.try_recv().is_err());
         go.send(()).unwrap();
@@ -345,10 +345,10 @@ mod tests {
                     let report_here = report.clone();
                     nested.run(On::Passed, Box::new(move || report_here.send(thread::current().id()).unwrap()));
                     let ahead = Box::new(move || report.send(thread::current().id()).unwrap());
-                    nested.run_in_turn(Turn::Ahead, On::Metadata, ahead);
+                    nested.run_in_turn(JobTurn::Ahead, On::Metadata, ahead);
                     wait.recv().unwrap();
                 };
-                busy.run_in_turn(Turn::Inode(Ino(7)), On::Opening, Box::new(job));
+                busy.run_in_turn(JobTurn::Inode(Ino(7)), On::Opening, Box::new(job));
             }),
         );
         let ran: Vec<_> = (0..3).map(|_| rx.recv_timeout(PATIENCE).unwrap()).collect();
@@ -358,7 +358,7 @@ mod tests {
             let (offload, report) = (offload.clone(), tx.clone());
             let call = move || {
                 let job = Box::new(move || report.send(thread::current().id()).unwrap());
-                offload.run_in_turn(Turn::Inode(Ino(inode)), On::Opening, job);
+                offload.run_in_turn(JobTurn::Inode(Ino(inode)), On::Opening, job);
             };
             let thread = on_loop(1, Box::new(call));
             let id = thread.thread().id();

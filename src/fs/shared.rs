@@ -21,7 +21,7 @@ use super::faults::Faults;
 use super::held::{Held, Holders};
 use super::inode_attr::AttrBuilder;
 use super::killed::Killed;
-use super::offload::{Offload, On, Turn};
+use super::offload::{JobTurn, Offload, On};
 use super::opened_inodes::OpenedInodes;
 use super::read::{Open, Reader};
 use super::source_watch::Watch;
@@ -177,8 +177,8 @@ impl Shared {
         Ino(self.attributes.number(ino).0)
     }
 
-    fn turn(&self, ino: Ino) -> Turn {
-        Turn::Inode(self.turn_of(ino))
+    fn turn(&self, ino: Ino) -> JobTurn {
+        JobTurn::Inode(self.turn_of(ino))
     }
 
     /// Runs `work` on a metadata thread, serialized per `ino` unless that is a directory that was visited.
@@ -205,7 +205,7 @@ impl Shared {
     pub(super) fn offload_xattr(self: &Arc<Self>, ino: Ino, work: impl FnOnce(&Self) + Send + 'static) {
         let me = self.clone();
         self.offload.run_in_turn(
-            Turn::Xattrs(self.turn_of(ino)),
+            JobTurn::Xattrs(self.turn_of(ino)),
             On::Metadata,
             Box::new(move || catch_panic(|| work(&me))),
         );

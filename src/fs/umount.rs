@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::daemon_id::{self, Daemon};
-use super::mountinfo::{self, TYPE, Table};
+use super::mountinfo::{self, MountTable, TYPE};
 use super::pinned::Pinned;
 use super::{detach, helper, sys};
 use crate::error::os_message;
@@ -37,7 +37,7 @@ pub fn umount(mountpoint: &Path) -> Result<Unmounted, Failure> {
     let fail = |why: String| Failure::at(mountpoint, why);
     let refused = |e: io::Error| Failure::system(mountpoint, &e);
     let root = Pinned::open(mountpoint).map_err(refused)?;
-    let table = Table::open().map_err(refused)?;
+    let table = MountTable::open().map_err(refused)?;
     let (id, point, mounts) = (root.mount_id().map_err(refused)?, root.path().map_err(refused)?, table.read());
     // A directory inside a mount has the same mount id but another path.
     let mounts = mounts.map_err(refused)?;

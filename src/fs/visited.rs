@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
-use super::offload::{On, Turn};
+use super::offload::{JobTurn, On};
 use super::shared::{Shared, catch_panic};
 use super::walks::Visit;
 use crate::tree::Ino;
@@ -18,7 +18,7 @@ impl Shared {
         drop(walks);
         let me = self.clone();
         let job = Box::new(move || catch_panic(|| me.prepare(dir, visit, range)));
-        self.offload.run_in_turn(Turn::Ahead, On::Metadata, job);
+        self.offload.run_in_turn(JobTurn::Ahead, On::Metadata, job);
     }
 
     /// Prepares the entries of `dir` at `positions`. Errors are dropped: the request tries again, and reports them.

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::scheduler::Backend;
 use super::{Device, DeviceError, DeviceResult};
 
-type Open = Box<dyn Fn() -> DeviceResult<Arc<dyn Device>> + Send + Sync>;
+type OpenDevice = Box<dyn Fn() -> DeviceResult<Arc<dyn Device>> + Send + Sync>;
 
 /// The device of a mount. It is opened on first use.
 pub struct Gpu {
-    open: Open,
+    open: OpenDevice,
     policy: DevicePolicy,
     device: OnceLock<DeviceResult<Arc<dyn Device>>>,
     lost: Mutex<Option<String>>,

@@ -7,12 +7,12 @@ use std::str::FromStr;
 /// A pattern of file names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glob {
-    parts: Vec<Part>,
+    parts: Vec<GlobPart>,
     text: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum GlobPart {
     /// One certain byte.
     Byte(u8),
     /// Any byte.
@@ -33,11 +33,11 @@ impl FromStr for Glob {
         while let [first, after @ ..] = rest {
             rest = after;
             let part = match (first, rest) {
-                (b'*', _) => Part::Star,
-                (b'?', _) => Part::Any,
+                (b'*', _) => GlobPart::Star,
+                (b'?', _) => GlobPart::Any,
                 (b'\\', [escaped, after @ ..]) => {
                     rest = after;
-                    Part::Byte(*escaped)
+                    GlobPart::Byte(*escaped)
                 }
                 (b'[', _) => {
                     let (class, after) = class(rest).ok_or_else(|| format!("{text}: [ without ]"))?;
@@ -45,10 +45,10 @@ impl FromStr for Glob {
                     class
                 }
                 (b'/', _) => return Err(format!("{text}: a pattern of file names contains no /")),
-                (byte, _) => Part::Byte(*byte),
+                (byte, _) => GlobPart::Byte(*byte),
             };
             // Two stars match the same as one, more slowly.
-            if part != Part::Star || parts.last() != Some(&Part::Star) {
+            if part != GlobPart::Star || parts.last() != Some(&GlobPart::Star) {
                 parts.push(part);
             }
         }
@@ -60,14 +60,14 @@ impl FromStr for Glob {
 }
 
 /// Parses the rest of a class after `[`; returns also the rest after `]`.
-fn class(bytes: &[u8]) -> Option<(Part, &[u8])> {
+fn class(bytes: &[u8]) -> Option<(GlobPart, &[u8])> {
     let negated = matches!(bytes, [b'!' | b'^', ..]);
     let mut rest = if negated { bytes.get(1..)? } else { bytes };
     let mut ranges = Vec::new();
     loop {
         rest = match rest {
             // A `]` at the beginning stands for itself.
-            [b']', after @ ..] if !ranges.is_empty() => return Some((Part::Class { ranges, negated }, after)),
+            [b']', after @ ..] if !ranges.is_empty() => return Some((GlobPart::Class { ranges, negated }, after)),
             [first, b'-', last, after @ ..] if *last != b']' => {
                 ranges.push((*first, *last));
                 after
@@ -89,7 +89,7 @@ impl Glob {
         let mut retry = None;
         loop {
             match (self.parts.get(part), name.get(at)) {
-                (Some(Part::Star), _) => {
+                (Some(GlobPart::Star), _) => {
                     retry = Some((part + 1, at + 1));
                     part += 1;
                 }
@@ -107,7 +107,7 @@ impl Glob {
     }
 }
 
-impl Part {
+impl GlobPart {
     fn matches(&self, byte: u8) -> bool {
         match self {
             Self::Byte(wanted) => byte == *wanted,

@@ -32,13 +32,13 @@ pub(super) struct ReplyBody {
     /// Bytes to send next.
     ready: Option<Bytes>,
     /// The rest of a file.
-    rest: Option<Rest>,
+    rest: Option<BodyRest>,
     /// Of the connection that the reply is for.
     _answering: Option<Answering>,
 }
 
 /// A range of a file.
-struct Rest {
+struct BodyRest {
     file: Served,
     range: Range<u64>,
     budget: Budget,
@@ -47,9 +47,9 @@ struct Rest {
 
 type Reading = Pin<Box<dyn Future<Output = Result<Result<Bytes>, JoinError>> + Send>>;
 
-impl fmt::Debug for Rest {
+impl fmt::Debug for BodyRest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rest").field("file", &self.file).field("range", &self.range).finish_non_exhaustive()
+        f.debug_struct("BodyRest").field("file", &self.file).field("range", &self.range).finish_non_exhaustive()
     }
 }
 
@@ -73,7 +73,7 @@ impl ReplyBody {
             check(&file, first.end..range.end)?;
         }
         let range = first.end..range.end;
-        let rest = (!range.is_empty()).then(|| Rest { file, range, budget: budget.clone(), reading: None });
+        let rest = (!range.is_empty()).then(|| BodyRest { file, range, budget: budget.clone(), reading: None });
         Ok(Self { rest, ..Self::of(bytes) })
     }
 
@@ -101,7 +101,7 @@ fn check(file: &Served, range: Range<u64>) -> Result<()> {
     Ok(())
 }
 
-impl Rest {
+impl BodyRest {
     /// Reads the next block, once a thread is free.
     fn read(&self) -> Reading {
         let room = self.budget.room(self.next_len());

@@ -16,17 +16,17 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// The connections that wait for a request. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Crowd(Arc<Mutex<Line>>);
+pub(super) struct Crowd(Arc<Mutex<ClientLine>>);
 
 #[derive(Debug, Default)]
-struct Line {
+struct ClientLine {
     next: u64,
     /// In the order in which they began to wait.
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: BTreeMap<u64, WaitingClients>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingClients {
     since: Instant,
     stalled: Stalled,
     leaves: Arc<Notify>,
@@ -34,7 +34,7 @@ struct Waiting {
 
 /// A connection, in the crowd while it waits for a request.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct CrowdMember {
     crowd: Crowd,
     stalled: Stalled,
     leaves: Arc<Notify>,
@@ -43,7 +43,7 @@ pub(super) struct Member {
 
 /// A request of a connection that is being answered: until this is dropped, the connection keeps its place.
 #[derive(Debug)]
-pub(super) struct Answering(Arc<Member>);
+pub(super) struct Answering(Arc<CrowdMember>);
 
 impl Drop for Answering {
     fn drop(&mut self) {
@@ -53,8 +53,8 @@ impl Drop for Answering {
 
 impl Crowd {
     /// A new connection, whose writes are watched by `stalled`.
-    pub(super) fn member(&self, stalled: Stalled) -> Arc<Member> {
-        let member = Member { crowd: self.clone(), stalled, leaves: Arc::default(), place: Mutex::default() };
+    pub(super) fn member(&self, stalled: Stalled) -> Arc<CrowdMember> {
+        let member = CrowdMember { crowd: self.clone(), stalled, leaves: Arc::default(), place: Mutex::default() };
         member.waits();
         Arc::new(member)
     }
@@ -81,12 +81,12 @@ impl Crowd {
         None
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
+    fn line(&self) -> MutexGuard<'_, ClientLine> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Member {
+impl CrowdMember {
     /// Returns when it has to leave.
     pub(super) async fn leaves(&self) {
         self.leaves.notified().await;
@@ -104,7 +104,7 @@ impl Member {
             line.waiting.remove(&old);
         }
         *place = Some(line.next);
-        let one = Waiting { since: Instant::now(), stalled: self.stalled.clone(), leaves: self.leaves.clone() };
+        let one = WaitingClients { since: Instant::now(), stalled: self.stalled.clone(), leaves: self.leaves.clone() };
         let next = line.next;
         line.waiting.insert(next, one);
         line.next += 1;
@@ -122,7 +122,7 @@ impl Member {
     }
 }
 
-impl Drop for Member {
+impl Drop for CrowdMember {
     fn drop(&mut self) {
         self.works();
     }
@@ -142,7 +142,7 @@ mod tests {
             let member = || crowd.member(Stalled::default());
             let (answered, first, second) = (member(), member(), member());
             let answering = answered.answering();
-            let has_to = async |member: &Member| timeout(Duration::ZERO, member.leaves()).await.is_ok();
+            let has_to = async |member: &CrowdMember| timeout(Duration::ZERO, member.leaves()).await.is_ok();
             // Not before it had time to ask.
             assert!(timeout(GRACE / 2, crowd.make_room()).await.is_err());
             assert!(!has_to(&first).await);

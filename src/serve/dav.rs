@@ -12,7 +12,7 @@ use super::body::ReplyBody;
 use super::file::{content_type, http_date};
 use super::propfind::{Asked, DAV, Name};
 use super::reply::{Reply, failed_at, refused, reply};
-use super::tree::{Listed, Resource, Served, ServedTree};
+use super::tree::{Resource, Served, ServedEntry, ServedTree};
 use super::url_path::{decoded, encoded};
 use crate::archive::EntryKind;
 use crate::error::{Error, Result};
@@ -33,7 +33,7 @@ const KNOWN: [&str; 7] = [
 ];
 
 /// An entry and its properties.
-enum Found {
+enum DavEntry {
     /// A directory: its name, and its time of modification.
     Directory(String, i64),
     File(Box<Served>),
@@ -77,7 +77,7 @@ pub(super) fn answer(
         Resource::File(file) if is_directory => {
             return refused(StatusCode::NOT_FOUND, &format!("{} is not a directory", file.name));
         }
-        Resource::File(file) => status.entry(&format!("{prefix}{encoded}"), Ok(Found::File(Box::new(file)))),
+        Resource::File(file) => status.entry(&format!("{prefix}{encoded}"), Ok(DavEntry::File(Box::new(file)))),
         Resource::Directory(entries) => {
             let slash = if path.is_empty() { "" } else { "/" };
             let href = format!("{prefix}{encoded}{slash}");
@@ -97,29 +97,29 @@ pub(super) fn answer(
 }
 
 /// The directory at `path`, called `name`.
-fn directory(tree: &ServedTree, path: &str, name: &str) -> Result<Found> {
-    Ok(Found::Directory(name.to_owned(), tree.mtime(path)?))
+fn directory(tree: &ServedTree, path: &str, name: &str) -> Result<DavEntry> {
+    Ok(DavEntry::Directory(name.to_owned(), tree.mtime(path)?))
 }
 
 impl Multistatus<'_> {
     /// An entry of the directory at `href`, whose path is `above`.
-    fn child(&mut self, href: &str, above: &str, Listed { name, kind, .. }: &Listed) {
+    fn child(&mut self, href: &str, above: &str, ServedEntry { name, kind, .. }: &ServedEntry) {
         let path = format!("{above}{name}");
         let found = match kind {
             EntryKind::Directory => directory(self.tree, &path, name),
             EntryKind::File | EntryKind::Link => match self.tree.resolve(&path) {
-                Ok(Resource::File(file)) => Ok(Found::File(Box::new(file))),
+                Ok(Resource::File(file)) => Ok(DavEntry::File(Box::new(file))),
                 Ok(Resource::Directory(_)) => directory(self.tree, &path, name),
                 // A link that leads nowhere, or a device.
                 Err(_) if *kind == EntryKind::Link => return,
                 Err(e) => Err(e),
             },
         };
-        let slash = if matches!(found, Ok(Found::Directory(..))) { "/" } else { "" };
+        let slash = if matches!(found, Ok(DavEntry::Directory(..))) { "/" } else { "" };
         self.entry(&format!("{href}{}{slash}", encoded(name)), found);
     }
 
-    fn entry(&mut self, href: &str, found: Result<Found>) {
+    fn entry(&mut self, href: &str, found: Result<DavEntry>) {
         let _ = write!(self.out, "<D:response><D:href>{href}</D:href>");
         match found {
             Ok(found) => self.properties(&found),
@@ -135,7 +135,7 @@ impl Multistatus<'_> {
         let _ = write!(self.out, "<D:responsedescription>{why}</D:responsedescription>");
     }
 
-    fn properties(&mut self, found: &Found) {
+    fn properties(&mut self, found: &DavEntry) {
         let all = || KNOWN.iter().map(|local| Name { namespace: DAV.to_owned(), local: (*local).to_owned() }).collect();
         let names: Vec<Name> = if let Asked::These(names) = self.asked { names.clone() } else { all() };
         let (mut have, mut missing) = (String::new(), String::new());
@@ -148,7 +148,7 @@ impl Multistatus<'_> {
                 None => _ = write!(missing, "<{} xmlns=\"{}\"/>", name.local, markup(&name.namespace)),
             }
         }
-        for (properties, status) in [(have, "200 OK"), (missing, "404 Not Found")] {
+        for (properties, status) in [(have, "200 OK"), (missing, "404 Not DavEntry")] {
             if !properties.is_empty() {
                 let _ = write!(
                     self.out,
@@ -160,20 +160,20 @@ impl Multistatus<'_> {
 }
 
 /// The value of a property, as XML.
-fn value(Name { namespace, local }: &Name, found: &Found) -> Option<String> {
+fn value(Name { namespace, local }: &Name, found: &DavEntry) -> Option<String> {
     if namespace != DAV {
         return None;
     }
     match (local.as_str(), found) {
-        ("resourcetype", Found::Directory(..)) => Some("<D:collection/>".to_owned()),
+        ("resourcetype", DavEntry::Directory(..)) => Some("<D:collection/>".to_owned()),
         ("resourcetype" | "supportedlock", _) => Some(String::new()),
-        ("displayname", Found::Directory(name, _)) => Some(markup(name)),
-        ("displayname", Found::File(file)) => Some(markup(&file.name)),
-        ("getlastmodified", Found::Directory(_, mtime)) => Some(http_date(*mtime)),
-        ("getlastmodified", Found::File(file)) => Some(http_date(file.mtime)),
-        ("getcontentlength", Found::File(file)) => Some(file.len.to_string()),
-        ("getcontenttype", Found::File(file)) => Some(content_type(&file.name).to_owned()),
-        ("getetag", Found::File(file)) => Some(file.etag().replace('"', "&quot;")),
+        ("displayname", DavEntry::Directory(name, _)) => Some(markup(name)),
+        ("displayname", DavEntry::File(file)) => Some(markup(&file.name)),
+        ("getlastmodified", DavEntry::Directory(_, mtime)) => Some(http_date(*mtime)),
+        ("getlastmodified", DavEntry::File(file)) => Some(http_date(file.mtime)),
+        ("getcontentlength", DavEntry::File(file)) => Some(file.len.to_string()),
+        ("getcontenttype", DavEntry::File(file)) => Some(content_type(&file.name).to_owned()),
+        ("getetag", DavEntry::File(file)) => Some(file.etag().replace('"', "&quot;")),
         _ => None,
     }
 }

@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 use super::body::ReplyBody;
 use super::page::Page;
 use super::reply::{Reply, reply, set};
-use super::tree::Listed;
+use super::tree::ServedEntry;
 use crate::archive::EntryKind;
 
 /// Answers `method`, which is GET or HEAD, for the directory at `path`, of these entries.
-pub(super) fn answer(method: &Method, headers: &HeaderMap, path: &str, entries: &[Listed], page: &Page) -> Reply {
+pub(super) fn answer(method: &Method, headers: &HeaderMap, path: &str, entries: &[ServedEntry], page: &Page) -> Reply {
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
     let is_json = accepted.contains("application/json");
     let (kind, text) = if is_json {
@@ -30,8 +30,8 @@ pub(super) fn answer(method: &Method, headers: &HeaderMap, path: &str, entries: 
     answer
 }
 
-fn json(path: &str, entries: &[Listed]) -> String {
-    let entry = |entry: &Listed| {
+fn json(path: &str, entries: &[ServedEntry]) -> String {
+    let entry = |entry: &ServedEntry| {
         let mut value = json!({ "name": entry.name, "type": word(entry.kind), "size": entry.size });
         if !entry.attributes.is_empty() {
             let attributes = entry.attributes.iter().map(|(key, text)| (key.clone(), text.clone().into()));
@@ -58,7 +58,7 @@ mod tests {
     fn programs_get_names_as_they_are() {
         let name = "<script>'\u{202e}";
         let attributes = vec![("dtype".to_owned(), "<f4".to_owned())];
-        let entries = [Listed { name: name.to_owned(), kind: EntryKind::File, size: Some(3), attributes }];
+        let entries = [ServedEntry { name: name.to_owned(), kind: EntryKind::File, size: Some(3), attributes }];
         let value: Value = serde_json::from_str(&json(name, &entries)).unwrap();
         let entry = &value["entries"][0];
         assert_eq!((&value["path"], &entry["name"], &entry["size"]), (&name.into(), &name.into(), &3.into()));

@@ -32,24 +32,24 @@ pub struct ServedTree(Root);
 #[derive(Debug)]
 enum Root {
     One(Archive),
-    Many(Box<Directory>, Open),
+    Many(Box<Directory>, OpenArchives),
 }
 
 /// Containers used last, each opened by one request while others wait.
-type Open = Recent<PathBuf, Arc<Mutex<Option<(Seen, Archive)>>>>;
+type OpenArchives = Recent<PathBuf, Arc<Mutex<Option<(Seen, Archive)>>>>;
 
 /// An entry of the tree.
 #[derive(Debug)]
 pub(super) enum Resource {
     /// A directory.
-    Directory(Vec<Listed>),
+    Directory(Vec<ServedEntry>),
     /// A file.
     File(Served),
 }
 
 /// An entry of a directory.
 #[derive(Debug)]
-pub(super) struct Listed {
+pub(super) struct ServedEntry {
     pub(super) name: String,
     pub(super) kind: EntryKind,
     /// In bytes, of a file, where it is known without decoding.
@@ -62,7 +62,7 @@ pub(super) struct Listed {
 /// An open file.
 #[derive(Debug, Clone)]
 pub(super) struct Served {
-    bytes: Bytes,
+    bytes: ServedBytes,
     /// The length in bytes.
     pub(super) len: u64,
     /// The time of modification: seconds since 1970.
@@ -78,7 +78,7 @@ pub(super) struct Served {
 }
 
 #[derive(Debug, Clone)]
-enum Bytes {
+enum ServedBytes {
     Decoded(Archive, File),
     Passed(Arc<Passed>),
 }
@@ -92,8 +92,8 @@ impl Served {
     /// The array in it.
     pub(super) fn array(&self) -> Option<Array> {
         match &self.bytes {
-            Bytes::Decoded(_, file) => file.array(),
-            Bytes::Passed(..) => None,
+            ServedBytes::Decoded(_, file) => file.array(),
+            ServedBytes::Passed(..) => None,
         }
     }
 
@@ -103,11 +103,11 @@ impl Served {
     /// As [`File::read_exact_at`]; [`Kind::Changed`] if it is not the version any more that was opened.
     pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         match &self.bytes {
-            Bytes::Decoded(archive, file) => {
+            ServedBytes::Decoded(archive, file) => {
                 file.read_exact_at(offset, buffer)?;
                 archive.container().unchanged()
             }
-            Bytes::Passed(file) => {
+            ServedBytes::Passed(file) => {
                 let is_full = file.read_full(buffer, offset)? == buffer.len();
                 let now = file.seen()?.version();
                 let is_same = is_full && self.seen.as_ref().is_some_and(|seen| seen.version() == now);
@@ -157,7 +157,7 @@ impl ServedTree {
             total("decodes_total", stats.decodes, "Pieces decoded, including failures."),
             total("decodes_ahead_total", stats.ahead, "Pieces decoded before they were needed."),
             total("decode_failures_total", stats.failures, "Pieces that could not be decoded."),
-            total("decoded_bytes_total", stats.decoded_bytes, "Bytes decoded."),
+            total("decoded_bytes_total", stats.decoded_bytes, "ServedBytes decoded."),
         ]
     }
 
@@ -197,7 +197,7 @@ fn entry(archive: &Archive, inner: &str, path: &str) -> Result<Resource> {
             described += 1;
             let is_described = entry.kind() == EntryKind::File && described <= DESCRIBED;
             let attributes = if is_described { entry.attributes().unwrap_or_default() } else { Vec::new() };
-            Listed { name: entry.name().to_owned(), kind: entry.kind(), size: entry.size(), attributes }
+            ServedEntry { name: entry.name().to_owned(), kind: entry.kind(), size: entry.size(), attributes }
         };
         return bounded(entry.list()?.map(|entry| entry.map(&mut listed))).map(Resource::Directory);
     }
@@ -206,12 +206,12 @@ fn entry(archive: &Archive, inner: &str, path: &str) -> Result<Resource> {
     // The tree also depends on the options, which the description covers, and on the version of fzmfs.
     let version = format!("{archive:?}\0{}\0{}\0{inner}", archive.identity(), env!("CARGO_PKG_VERSION"));
     let (name, path, len) = (entry.name().to_owned(), path.to_owned(), file.len());
-    let bytes = Bytes::Decoded(archive.clone(), file);
+    let bytes = ServedBytes::Decoded(archive.clone(), file);
     Ok(Resource::File(Served { bytes, len, mtime, tag: xxh3_128(version.as_bytes()), name, path, seen: None }))
 }
 
 /// An entry of a directory of containers.
-fn below(directory: &Directory, open: &Open, path: &str) -> Result<Resource> {
+fn below(directory: &Directory, open: &OpenArchives, path: &str) -> Result<Resource> {
     let node = followed(directory, path)?;
     match &node.kind {
         NodeKind::Dir => {
@@ -224,7 +224,7 @@ fn below(directory: &Directory, open: &Open, path: &str) -> Result<Resource> {
             let version = seen.version().map(u64::to_le_bytes).concat();
             let tag = xxh3_128(&[&version, path.as_bytes()].concat());
             let (len, mtime, name, path) = (seen.size, seen.mtime.0, name(&node.shown), path.to_owned());
-            let (bytes, seen) = (Bytes::Passed(file.into()), Some(Arc::new(seen)));
+            let (bytes, seen) = (ServedBytes::Passed(file.into()), Some(Arc::new(seen)));
             Ok(Resource::File(Served { bytes, len, mtime, tag, name, path, seen }))
         }
         NodeKind::Other => Err(Error::unsupported("not a regular file", "file")),
@@ -283,7 +283,7 @@ fn joined(mut dir: PathBuf, target: &Path) -> PathBuf {
 }
 
 /// The container at `node`: the one that is open if it is the same version.
-fn opened(directory: &Directory, open: &Open, node: &Node) -> Result<Archive> {
+fn opened(directory: &Directory, open: &OpenArchives, node: &Node) -> Result<Archive> {
     let place = open.get_or_put(node.file.clone(), Arc::default);
     let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((seen, archive)) = &*place
@@ -297,7 +297,7 @@ fn opened(directory: &Directory, open: &Open, node: &Node) -> Result<Archive> {
     Ok(archive)
 }
 
-fn listed(node: &Node) -> Listed {
+fn listed(node: &Node) -> ServedEntry {
     let (kind, size) = match node.kind {
         NodeKind::Dir | NodeKind::Container(_) => (EntryKind::Directory, None),
         NodeKind::File => (EntryKind::File, Some(node.seen.size)),
@@ -309,7 +309,7 @@ fn listed(node: &Node) -> Listed {
         }
         _ => Vec::new(),
     };
-    Listed { name: name(&node.shown), kind, size, attributes }
+    ServedEntry { name: name(&node.shown), kind, size, attributes }
 }
 
 fn name(path: &Path) -> String {
@@ -317,7 +317,7 @@ fn name(path: &Path) -> String {
 }
 
 /// Collects entries that fit in one reply.
-fn bounded(entries: impl Iterator<Item = Result<Listed>>) -> Result<Vec<Listed>> {
+fn bounded(entries: impl Iterator<Item = Result<ServedEntry>>) -> Result<Vec<ServedEntry>> {
     let mut out = Vec::new();
     for entry in entries {
         out.push(entry?);

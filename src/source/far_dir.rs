@@ -21,12 +21,12 @@ pub struct FarDir {
     prefix: Arc<Prefix>,
     /// Below the prefix; empty for the prefix itself.
     dir: String,
-    listed: Mutex<Listed>,
+    listed: Mutex<ListedPages>,
 }
 
 /// The pages of the list that were read.
 #[derive(Debug)]
-struct Listed {
+struct ListedPages {
     names: Names,
     /// By the numbers of the names.
     entries: Vec<Seen>,
@@ -38,7 +38,7 @@ impl FarDir {
     /// The directory `dir` below `prefix`. Makes no request.
     pub(super) fn new(prefix: &Arc<Prefix>, dir: String) -> Self {
         let (names, entries, charges) = (Names::new(prefix.account()), Vec::new(), Vec::new());
-        let listed = Mutex::new(Listed { names, entries, charges, pages: Pages::default() });
+        let listed = Mutex::new(ListedPages { names, entries, charges, pages: Pages::default() });
         Self { prefix: prefix.clone(), dir, listed }
     }
 
@@ -107,12 +107,12 @@ impl FarDir {
         Ok(next)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Listed> {
+    fn lock(&self) -> MutexGuard<'_, ListedPages> {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Listed {
+impl ListedPages {
     /// Reads the next page.
     fn more(&mut self, dir: &FarDir) -> Result<()> {
         let before = self.entries.len();

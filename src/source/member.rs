@@ -11,12 +11,12 @@ use crate::error::Result;
 
 /// A file of a folder, opened when it is read.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct FolderMember {
     pub(super) folder: Arc<Folder>,
     pub(super) index: usize,
 }
 
-impl Origin for Member {
+impl Origin for FolderMember {
     fn len(&self) -> u64 {
         self.folder.size(self.index)
     }

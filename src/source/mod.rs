@@ -51,8 +51,8 @@ use crate::error::{Error, Kind, Result};
 use crate::limits::zeroed;
 
 use identity::Identity;
-use member::Member;
-use origin::{Memory, Within};
+use member::FolderMember;
+use origin::{MemoryOrigin, Within};
 use pinned_file::PinnedFile;
 
 pub use cache_dir::{CacheDir, DirRoom};
@@ -131,7 +131,7 @@ impl Source {
 
     /// A container in memory, for tests.
     pub fn from_bytes(bytes: Vec<u8>) -> Arc<Self> {
-        Self::of("memory", Memory(bytes))
+        Self::of("memory", MemoryOrigin(bytes))
     }
 
     /// The bytes of `outer` in `range`, as a separate source, under the path `path`.
@@ -370,7 +370,7 @@ impl Folder {
     /// [`Kind::Changed`] if it was created after the folder was pinned.
     pub fn source(self: &Arc<Self>, name: impl AsRef<OsStr>) -> Result<Arc<Source>> {
         let index = self.index(name.as_ref())?;
-        Ok(Source::of(self.path(index), Member { folder: self.clone(), index }))
+        Ok(Source::of(self.path(index), FolderMember { folder: self.clone(), index }))
     }
 }
 

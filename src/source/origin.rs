@@ -138,15 +138,15 @@ pub struct Part<'a> {
 }
 
 /// Bytes in memory.
-pub(super) struct Memory(pub(super) Vec<u8>);
+pub(super) struct MemoryOrigin(pub(super) Vec<u8>);
 
-impl fmt::Debug for Memory {
+impl fmt::Debug for MemoryOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Memory({})", self.0.len())
+        write!(f, "MemoryOrigin({})", self.0.len())
     }
 }
 
-impl Origin for Memory {
+impl Origin for MemoryOrigin {
     fn len(&self) -> u64 {
         crate::bytes::to_u64(self.0.len())
     }

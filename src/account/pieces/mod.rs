@@ -41,7 +41,7 @@ pub struct Pieces {
 }
 
 /// Key of a piece: the owner's number and the piece number.
-type Key = (u64, u64);
+type OwnedKey = (u64, u64);
 
 #[derive(Debug)]
 struct PiecesShared {
@@ -58,9 +58,9 @@ struct PiecesShared {
 
 #[derive(Debug, Default)]
 struct PiecesState {
-    pieces: HashMap<Key, Location>,
+    pieces: HashMap<OwnedKey, Location>,
     /// Pieces queued for the writer.
-    waiting: Vec<Key>,
+    waiting: Vec<OwnedKey>,
     spare: Vec<Vec<u8>>,
     /// Where the next piece is written in the file.
     end: u64,
@@ -194,7 +194,7 @@ impl Pieces {
         let (mut gone, mut free) = (Vec::new(), 0_u64);
         let mut state = self.shared.lock();
         let PiecesState { pieces, waiting, .. } = &mut *state;
-        let len_of = |key: &Key, place: &Location| match place {
+        let len_of = |key: &OwnedKey, place: &Location| match place {
             Location::Memory { bytes, .. } if !waiting.contains(key) => to_u64(bytes.len()),
             Location::Memory { .. } | Location::File { .. } => 0,
         };
@@ -281,7 +281,7 @@ impl PiecesShared {
         self.file.get_or_init(make).as_ref()
     }
 
-    fn put(self: &Arc<Self>, key: Key, bytes: Vec<u8>, writer: &Pool) -> Option<Vec<u8>> {
+    fn put(self: &Arc<Self>, key: OwnedKey, bytes: Vec<u8>, writer: &Pool) -> Option<Vec<u8>> {
         let len = to_u64(bytes.len());
         if let Ok(charge) = self.account.memory().charge(len, "decoded pieces") {
             let place = Location::Memory { bytes: Arc::new(bytes), charge };
@@ -315,7 +315,7 @@ impl PiecesShared {
 /// A piece that is queued for the writer, or being written; if it is dropped before that is done, the piece is not kept.
 struct Writing {
     shared: Arc<PiecesShared>,
-    key: Key,
+    key: OwnedKey,
     bytes: Arc<Vec<u8>>,
     /// Where it is in the file.
     at: Option<u64>,

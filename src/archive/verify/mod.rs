@@ -65,7 +65,7 @@ pub(super) fn run(archive: &Archive, progress: &mut Watch) -> Result<Outcome> {
         let total = total_bytes(&checks, info.decoded_size.is_some());
         Ok((info.format, info.checksum_count, checks, total))
     })?;
-    let queue = Queue::new(&checks, Progress { checked: 0, total }, progress);
+    let queue = TasksLeft::new(&checks, Progress { checked: 0, total }, progress);
     queue.lock().advance(0);
     parallel::together(archive.0.options.thread_count().saturating_sub(1), || queue.work())?;
     let state = queue.state.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -85,10 +85,10 @@ fn total_bytes(checks: &[Check], sized: bool) -> Option<u64> {
 }
 
 /// The position of a task: the number of its check, and its first piece.
-type Order = (usize, u64);
+type TaskOrder = (usize, u64);
 
 /// The remaining tasks.
-struct Queue<'a> {
+struct TasksLeft<'a> {
     state: Mutex<VerifyState<'a>>,
     /// Signaled when a layout is known, or a task has failed.
     changed: Condvar,
@@ -104,12 +104,12 @@ struct VerifyState<'a> {
     report: &'a mut Watch<'a>,
     is_stopped: bool,
     /// The first error in the order of the tasks so far.
-    error: Option<(Order, Error)>,
+    error: Option<(TaskOrder, Error)>,
     /// The first error about an unknown part; it ends nothing: the rest is checked.
-    unknown: Option<(Order, Error)>,
+    unknown: Option<(TaskOrder, Error)>,
 }
 
-impl<'a> Queue<'a> {
+impl<'a> TasksLeft<'a> {
     fn new(checks: &'a [Check], progress: Progress, report: &'a mut Watch<'a>) -> Self {
         let (checks, streams) = (checks.iter().enumerate(), BTreeMap::new());
         let state = VerifyState {
@@ -156,8 +156,8 @@ impl<'a> Queue<'a> {
     /// only the tasks before it are left: one of them may fail too.
     ///
     /// # Errors
-    /// As [`Queue::work`].
-    fn take(&self) -> Result<Option<(Order, Task<'a>)>> {
+    /// As [`TasksLeft::work`].
+    fn take(&self) -> Result<Option<(TaskOrder, Task<'a>)>> {
         wanted::check()?;
         let mut next = None;
         let is_early = |state: &mut VerifyState<'a>| {
@@ -171,7 +171,7 @@ impl<'a> Queue<'a> {
 
 impl<'a> VerifyState<'a> {
     /// The next task that can be run now.
-    fn next(&mut self) -> Option<(Order, Task<'a>)> {
+    fn next(&mut self) -> Option<(TaskOrder, Task<'a>)> {
         if self.is_stopped {
             return None;
         }
@@ -212,7 +212,7 @@ impl<'a> VerifyState<'a> {
     }
 
     /// Keeps the error that is first in the order of the tasks.
-    fn fail(&mut self, order: Order, error: Error) {
+    fn fail(&mut self, order: TaskOrder, error: Error) {
         let first = if error.is_unknown() { &mut self.unknown } else { &mut self.error };
         if first.as_ref().is_none_or(|(first, _)| order < *first) {
             *first = Some((order, error));
@@ -252,7 +252,7 @@ mod tests {
 
     fn verdict(checks: &[Check]) -> (u64, Option<String>) {
         let mut report = |_| true;
-        let queue = Queue::new(checks, Progress { checked: 0, total: None }, &mut report);
+        let queue = TasksLeft::new(checks, Progress { checked: 0, total: None }, &mut report);
         thread::scope(|scope| {
             scope.spawn(|| queue.work().unwrap());
             queue.work().unwrap();

@@ -8,9 +8,10 @@ mod policy;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::queues::{Key, Order, RING};
+use super::queues::{RING, ReadOrder};
 use super::store::{DecodeRoom, Store};
 use crate::account::Account;
+use crate::format::PieceKey;
 
 const MIB: u64 = 1 << 20;
 /// Budget of most traces, in pieces.
@@ -31,15 +32,15 @@ impl Reader {
     }
 
     /// Requests a piece; decodes it if it is missing.
-    fn read(&mut self, key: Key) {
+    fn read(&mut self, key: PieceKey) {
         if self.store.find(key).is_none() {
             self.store.request_prefetched(key);
             self.decode(key, MIB);
         }
     }
 
-    fn prefetch(&mut self, key: Key) {
-        if !self.store.holds(key) && self.store.mark_prefetched(key, MIB, Order::Sequential) {
+    fn prefetch(&mut self, key: PieceKey) {
+        if !self.store.holds(key) && self.store.mark_prefetched(key, MIB, ReadOrder::Sequential) {
             self.decode(key, MIB);
         }
     }
@@ -55,7 +56,7 @@ impl Reader {
         pieces.for_each(|piece| (0..8).for_each(|_| self.read((blob, piece))));
     }
 
-    fn decode(&mut self, key: Key, len: u64) {
+    fn decode(&mut self, key: PieceKey, len: u64) {
         self.decodes += 1;
         self.store.reserve(len);
         let mut room = DecodeRoom::new(len);
@@ -92,7 +93,7 @@ impl Reader {
     }
 }
 
-fn scan(blob: u64, pieces: u64) -> impl Iterator<Item = Key> {
+fn scan(blob: u64, pieces: u64) -> impl Iterator<Item = PieceKey> {
     (0..pieces).flat_map(move |piece| std::iter::repeat_n((blob, piece), 8))
 }
 
@@ -297,7 +298,7 @@ fn a_piece_is_inserted_once_if_making_room_takes_several_turns() {
     let mut reader = Reader { store: Store::new(400 * MIB, 400 * MIB, beside.clone()), ..Reader::new(1) };
     (0..300).for_each(|piece| reader.read((1, piece * 2)));
     let _charge = beside.charge(250 * MIB, "test").unwrap();
-    assert!(reader.store.mark_prefetched((2, 5), MIB, Order::Sequential));
+    assert!(reader.store.mark_prefetched((2, 5), MIB, ReadOrder::Sequential));
     reader.store.request_prefetched((2, 5));
     let (piece, mut room, mut turns) = (Arc::new(Vec::with_capacity(1 << 20)), DecodeRoom::default(), 1);
     while !reader.store.keep((2, 5), &piece, false, &mut room) {

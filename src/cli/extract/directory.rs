@@ -31,7 +31,7 @@ pub(super) fn run(directory: &Directory, args: &args::Extract) -> Outcome {
         return Err(Failure::at(&args.dir, why));
     }
     let dir = Beneath::make(&args.dir).map_err(|e| Failure::system(&args.dir, &e))?;
-    let mut job = Job { directory, args, dir, failed: false };
+    let mut job = ContainerJob { directory, args, dir, failed: false };
     for place in places {
         match place {
             Ok(place) => job.extract_all(&place),
@@ -48,14 +48,14 @@ fn holds(outer: &Path, dir: &Path) -> bool {
     real(outer).zip(dir.ancestors().find_map(real)).is_some_and(|(outer, dir)| dir.starts_with(outer))
 }
 
-struct Job<'a> {
+struct ContainerJob<'a> {
     directory: &'a Directory,
     args: &'a args::Extract,
     dir: Beneath,
     failed: bool,
 }
 
-impl Job<'_> {
+impl ContainerJob<'_> {
     fn report(&mut self, failure: &Failure) {
         if failure.line().is_some() {
             report::report(failure);

@@ -58,7 +58,7 @@ pub(super) fn archive_to(
     let dir = dir()?;
     let progress = Progress::new(&args.file, all);
     let (failed, taken) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let job = Job { args, dir, archive, progress, failed, taken };
+    let job = FileJob { args, dir, archive, progress, failed, taken };
     let files = Mutex::new(Files { wanted: wanted(), made: None, refused: None });
     let work = || {
         loop {
@@ -187,7 +187,7 @@ struct Files {
 }
 
 impl Files {
-    fn next(&mut self, job: &Job<'_>) -> Option<Entry> {
+    fn next(&mut self, job: &FileJob<'_>) -> Option<Entry> {
         loop {
             let found = match self.wanted.next()? {
                 Ok(found) => found,
@@ -218,7 +218,7 @@ impl Files {
     }
 }
 
-struct Job<'a> {
+struct FileJob<'a> {
     args: &'a args::Extract,
     dir: Beneath,
     archive: &'a Archive,
@@ -228,7 +228,7 @@ struct Job<'a> {
     taken: AtomicUsize,
 }
 
-impl Job<'_> {
+impl FileJob<'_> {
     /// The real path for `path`, for messages.
     fn real(&self, path: &str) -> PathBuf {
         self.args.dir.join(path)

@@ -12,7 +12,7 @@ use crate::source::Source;
 use super::checkpoint::{Recorder, Resume};
 use super::dictionary::Dictionary;
 use super::frame::{Frame, needed};
-use super::header::{Block, BlockKind, Generation};
+use super::header::{BlockKind, Generation, ZstdBlockHeader};
 use super::libzstd::{LibDecoder, shrink_window};
 use super::pipeline::Pipeline;
 use super::stored_bytes::StoredBytes;
@@ -257,10 +257,10 @@ impl FrameDecoder {
         // libzstd needs the frame's header too.
         let from = if at == frame.blocks_at && matches!(self.engine, Engine::Lib(_)) { frame.at } else { at };
         let before = (at.0 - from.0) as usize;
-        let head = self.stored.ensure(source, from, before + Block::HEADER)?;
+        let head = self.stored.ensure(source, from, before + ZstdBlockHeader::HEADER)?;
         let head = self.stored.get(head + before..);
-        let block = Block::read(&mut Cursor::new(head, at), &frame.header)?;
-        let mut size = Block::HEADER + block.stored();
+        let block = ZstdBlockHeader::read(&mut Cursor::new(head, at), &frame.header)?;
+        let mut size = ZstdBlockHeader::HEADER + block.stored();
         if block.last && frame.header.has_checksum && !self.is_resumed {
             size += 4;
         }
@@ -268,10 +268,10 @@ impl FrameDecoder {
         if before > 0 && frame.header.generation == Generation::Modern {
             shrink_window(self.stored.get_mut(start..), frame.bound);
         }
-        self.follow(block, start + before + Block::HEADER).map_err(|e| e.at(at))?;
+        self.follow(block, start + before + ZstdBlockHeader::HEADER).map_err(|e| e.at(at))?;
         match &mut self.engine {
             Engine::V07(decoder) => {
-                let bytes = self.stored.get(start + Block::HEADER..start + size);
+                let bytes = self.stored.get(start + ZstdBlockHeader::HEADER..start + size);
                 decoder.block(block, bytes).map_err(|e| e.at(at))?;
             }
             Engine::Lib(decoder) => decoder.block(start..start + before + size),
@@ -289,7 +289,7 @@ impl FrameDecoder {
             return Err(Error::corrupt("the frame has no last block", "block header").at(self.at));
         };
         decoder.execute(&mut block).map_err(|e| e.at(block.at))?;
-        (self.begun, self.at) = (block.at, block.at.plus(to_u64(Block::HEADER + block.stored.len())));
+        (self.begun, self.at) = (block.at, block.at.plus(to_u64(ZstdBlockHeader::HEADER + block.stored.len())));
         self.ended = block.is_last() || (frame.is_cut && self.at >= self.stored.end());
         if let Some(recorder) = &mut self.recorder {
             recorder.executed(block.take_entropy(), decoder.offsets());
@@ -302,7 +302,7 @@ impl FrameDecoder {
     ///
     /// # Errors
     /// Fails if the decoder is resumed and does not have a table that the block repeats.
-    fn follow(&mut self, block: Block, start: usize) -> Result<()> {
+    fn follow(&mut self, block: ZstdBlockHeader, start: usize) -> Result<()> {
         let Some(recorder) = &mut self.recorder else { return Ok(()) };
         let bytes = self.stored.get(start..start + block.stored());
         let followed = recorder.block(block.kind, bytes);

@@ -22,7 +22,7 @@ const MAX: u64 = 128 << 20;
 pub(super) struct Dictionary {
     id: u32,
     bytes: Vec<u8>,
-    old: Once<Arc<v07::Dictionary>>,
+    old: Once<Arc<v07::V07Dictionary>>,
     ready: OnceLock<Option<DDict<'static>>>,
 }
 
@@ -53,8 +53,8 @@ impl Dictionary {
     ///
     /// # Errors
     /// Fails if its tables are malformed.
-    pub(super) fn v07(&self) -> Result<&Arc<v07::Dictionary>> {
-        let parse = || v07::Dictionary::parse(&self.bytes).map(Arc::new).map_err(|e| e.within("dictionary"));
+    pub(super) fn v07(&self) -> Result<&Arc<v07::V07Dictionary>> {
+        let parse = || v07::V07Dictionary::parse(&self.bytes).map(Arc::new).map_err(|e| e.within("dictionary"));
         self.old.get(parse)
     }
 }

@@ -40,7 +40,7 @@ pub enum Division {
 
 /// Where the frames and pieces of a stream are in its decoded bytes.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct StreamPlan {
     pub(super) pieces: Division,
     /// The content of each piece; empty for a single long frame.
     pub(super) parts: Vec<PieceFrames>,
@@ -63,7 +63,7 @@ pub(super) enum PieceFrames {
     Missing,
 }
 
-impl Plan {
+impl StreamPlan {
     /// The plan of the frames `range`, which have known sizes, and `missing` bytes after them.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use crate::wanted;
 
 use super::frame::{Cut, Frame, Skippable};
 use super::frame_list::{FrameList, SkippableList};
-use super::header::{Block, BlockKind, Generation, Header};
+use super::header::{BlockKind, Generation, Header, ZstdBlockHeader};
 
 /// All frames in a range of a file, in order within each kind.
 #[derive(Debug)]
@@ -211,9 +211,9 @@ impl<'a> HeaderBuffer<'a> {
     ///
     /// # Errors
     /// As [`Source::read`], and if it is malformed or truncated.
-    fn block(&mut self, at: FileOffset, frame: &Header) -> Result<(Block, FileOffset)> {
-        let mut cur = self.at(at, Block::HEADER)?;
-        let block = Block::read(&mut cur, frame)?;
+    fn block(&mut self, at: FileOffset, frame: &Header) -> Result<(ZstdBlockHeader, FileOffset)> {
+        let mut cur = self.at(at, ZstdBlockHeader::HEADER)?;
+        let block = ZstdBlockHeader::read(&mut cur, frame)?;
         let (data_at, len) = (cur.at(), to_u64(block.stored()));
         self.check(data_at, len, "block").map_err(|e| e.at(at))?;
         Ok((block, data_at.plus(len)))

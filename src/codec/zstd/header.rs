@@ -156,7 +156,7 @@ pub(super) enum BlockKind {
 
 /// A block header, three bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Block {
+pub(super) struct ZstdBlockHeader {
     /// The block's type.
     pub(super) kind: BlockKind,
     /// Bytes that follow; for a run the bytes of content; for an end mark its 22 bits.
@@ -165,7 +165,7 @@ pub(super) struct Block {
     pub(super) last: bool,
 }
 
-impl Block {
+impl ZstdBlockHeader {
     /// Size of a block header.
     pub(super) const HEADER: usize = 3;
 
@@ -276,7 +276,7 @@ mod tests {
         use BlockKind::{Compressed, End, Raw, Run};
         let block = |bytes: &[u8], generation| {
             let small = frame(&[0x20, 200], generation).unwrap();
-            Block::read(&mut Cursor::new(bytes, FileOffset(0)), &small).map(|b| (b.kind, b.size, b.last))
+            ZstdBlockHeader::read(&mut Cursor::new(bytes, FileOffset(0)), &small).map(|b| (b.kind, b.size, b.last))
         };
         assert_eq!(block(&[0x00, 0x04, 0x00], Generation::V07).unwrap(), (Compressed, 1024, false));
         assert_eq!(block(&[0x40, 0x00, 0x05], Generation::V07).unwrap(), (Raw, 5, false));

@@ -10,7 +10,7 @@ use crate::codec::pace::{Pace, STRIDE};
 use crate::error::{Error, Result};
 
 use super::frame_scan::skippable;
-use super::header::{Block, Generation, Header};
+use super::header::{Generation, Header, ZstdBlockHeader};
 use super::libzstd::MAX_WINDOW_LOG;
 
 /// Decodes the modern frames in `src`, one after the other, into `dst`; returns the number of bytes written. All frames
@@ -71,7 +71,7 @@ pub fn decode_in_place(src: &[u8], dictionary: Option<&DDict<'_>>, dst: &mut [u8
 fn blocks(cur: &mut Cursor<'_>, header: &Header) -> Result<bool> {
     let mut most = 0;
     while most < STRIDE {
-        let block = Block::read(cur, header)?;
+        let block = ZstdBlockHeader::read(cur, header)?;
         cur.take(block.stored(), "block")?;
         most += block.content().map_or(header.max_block(), |n| n as usize).max(1);
         if block.last {

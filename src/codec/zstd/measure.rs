@@ -23,7 +23,7 @@ use crate::source::Source;
 
 use super::entropy::{Dialect, Sequences, Tables};
 use super::frame::Frame;
-use super::header::{Block, BlockKind};
+use super::header::{BlockKind, ZstdBlockHeader};
 use super::literals::Literals;
 use super::v07::measure_literals;
 use crate::codec::simd_dispatch::{self, SimdLoop, SimdOps};
@@ -48,7 +48,7 @@ pub(super) struct Measure {
 
 /// Blocks in a row, measured without those before them.
 #[derive(Debug)]
-struct Part {
+struct BlockRun {
     blocks: Range<FileOffset>,
     /// Where all three tables are known: blocks before that may repeat tables of earlier parts, and are not counted.
     known_at: FileOffset,
@@ -79,7 +79,7 @@ impl Headers<'_> {
         }
         while at < end {
             let block = self.measure.block(source, frame, at)?;
-            at = at.plus(to_u64(Block::HEADER + block.stored()));
+            at = at.plus(to_u64(ZstdBlockHeader::HEADER + block.stored()));
             if is_end(block) {
                 break;
             }
@@ -93,14 +93,14 @@ impl Headers<'_> {
 }
 
 /// Whether it is the last block of a frame.
-fn is_end(block: Block) -> bool {
+fn is_end(block: ZstdBlockHeader) -> bool {
     block.last || block.kind == BlockKind::End
 }
 
 /// The parts of a frame, in order.
-struct Sum {
+struct FrameSum {
     next: u64,
-    waiting: BTreeMap<u64, Part>,
+    waiting: BTreeMap<u64, BlockRun>,
     /// With the tables of the part before.
     measure: Measure,
     /// Bytes of content so far; `None` if they cannot be measured.
@@ -109,7 +109,7 @@ struct Sum {
     has_ended: bool,
 }
 
-impl Default for Sum {
+impl Default for FrameSum {
     fn default() -> Self {
         let (waiting, measure) = (BTreeMap::new(), Measure::default());
         Self { next: 0, waiting, measure, total: Some(0), is_coded: false, has_ended: false }
@@ -135,7 +135,7 @@ impl Measure {
     /// The same in parts of at least `len` stored bytes, on this thread and `helpers` others.
     fn in_parts(&mut self, source: &Source, frame: &Frame, helpers: usize, len: u64) -> Result<Option<u64>> {
         let headers = Mutex::new(Headers { measure: self, number: 0, at: Some(frame.blocks_at) });
-        let sum = Mutex::new(Sum::default());
+        let sum = Mutex::new(FrameSum::default());
         let work = || {
             let mut measure = Self::default();
             loop {
@@ -147,7 +147,7 @@ impl Measure {
             }
         };
         parallel::together(helpers, work)?;
-        let Sum { total, is_coded, has_ended, .. } = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let FrameSum { total, is_coded, has_ended, .. } = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
         // Of a frame that is cut off, as much as is there.
         if !has_ended && total.is_some() && !frame.is_cut {
             let end = frame.at.plus(frame.stored);
@@ -157,13 +157,13 @@ impl Measure {
         Ok(total.filter(|&total| total > 0 || !is_coded || frame.is_cut))
     }
 
-    fn block(&mut self, source: &Source, frame: &Frame, at: FileOffset) -> Result<Block> {
-        let start = self.read(source, at, Block::HEADER)?;
-        Block::read(&mut Cursor::new(self.bytes.get(start..).unwrap_or_default(), at), &frame.header)
+    fn block(&mut self, source: &Source, frame: &Frame, at: FileOffset) -> Result<ZstdBlockHeader> {
+        let start = self.read(source, at, ZstdBlockHeader::HEADER)?;
+        ZstdBlockHeader::read(&mut Cursor::new(self.bytes.get(start..).unwrap_or_default(), at), &frame.header)
     }
 
     /// Measures `blocks`, up to the last one of the frame; `is_known` says that the tables are those of the blocks before.
-    fn part(&mut self, source: &Source, frame: &Frame, blocks: Range<FileOffset>, is_known: bool) -> Result<Part> {
+    fn part(&mut self, source: &Source, frame: &Frame, blocks: Range<FileOffset>, is_known: bool) -> Result<BlockRun> {
         let dialect = Dialect::of(frame).unwrap_or(Dialect::Modern);
         if !is_known {
             self.tables.clear();
@@ -172,13 +172,13 @@ impl Measure {
         let (mut sum, mut is_coded, mut has_ended) = (Some(0_u64), false, false);
         while at < blocks.end && sum.is_some() && !has_ended {
             let block = self.block(source, frame, at)?;
-            let size = Block::HEADER + block.stored();
+            let size = ZstdBlockHeader::HEADER + block.stored();
             let content = if let Some(known) = block.content() {
                 Some(known)
             } else {
                 is_coded = true;
                 let start = self.read(source, at, size)?;
-                let bytes = self.bytes.get(start + Block::HEADER..start + size).unwrap_or_default();
+                let bytes = self.bytes.get(start + ZstdBlockHeader::HEADER..start + size).unwrap_or_default();
                 let measured = compressed(bytes, dialect, &mut self.tables);
                 if measured.is_ok() && self.tables.are_known() {
                     known_at = known_at.or(Some(at));
@@ -193,7 +193,7 @@ impl Measure {
             has_ended = is_end(block);
         }
         let known_at = known_at.unwrap_or(blocks.end);
-        Ok(Part { known_at, sum, is_coded, has_ended, tables: std::mem::take(&mut self.tables), blocks })
+        Ok(BlockRun { known_at, sum, is_coded, has_ended, tables: std::mem::take(&mut self.tables), blocks })
     }
 
     /// Ensures that `bytes` contains `len` bytes from `at` on; returns their index.
@@ -218,13 +218,13 @@ impl Measure {
     }
 }
 
-impl Sum {
+impl FrameSum {
     /// Adds part `number`, and measures what it has left to the tables of the part before.
-    fn add(&mut self, source: &Source, frame: &Frame, number: u64, part: Part) -> Result<()> {
+    fn add(&mut self, source: &Source, frame: &Frame, number: u64, part: BlockRun) -> Result<()> {
         self.waiting.insert(number, part);
         while let Some(part) = self.waiting.remove(&self.next) {
             self.next += 1;
-            let Part { blocks, known_at, sum, is_coded, has_ended, tables } = part;
+            let BlockRun { blocks, known_at, sum, is_coded, has_ended, tables } = part;
             let before = self.measure.part(source, frame, blocks.start..known_at, true)?;
             let sum = before.sum.zip(sum).map(|(before, sum)| before.saturating_add(sum));
             self.total = self.total.zip(sum).map(|(total, sum)| total.saturating_add(sum));

@@ -23,32 +23,32 @@ use super::frame::Frame;
 const STRIDE: usize = 1 << 20;
 
 /// The source of a long frame's content.
-pub(super) enum Reader {
+pub(super) enum FrameReader {
     /// Sequential only.
     ContentStream {
         decoder: FrameDecoder,
         /// Hash of the content so far, if requested.
         hash: Option<Xxh64>,
         /// For a decoder that exceeds the account.
-        turn: Option<Turn>,
+        turn: Option<OverdraftTurn>,
     },
     /// Random access.
-    Whole(Whole),
+    Whole(WholeContent),
 }
 
 /// A buffer for a frame's whole content, decoded as far as needed.
-pub(super) struct Whole {
+pub(super) struct WholeContent {
     buffer: Buffer,
     pages: Pages,
     decoder: FrameDecoder,
     done: usize,
-    /// The position of [`Reader::fill`].
+    /// The position of [`FrameReader::fill`].
     pos: usize,
     /// Hash of the content so far, if requested.
     hash: Option<Xxh64>,
 }
 
-impl Whole {
+impl WholeContent {
     /// `buffer` has room for all content of the frame; `decoder` decodes in place.
     pub(super) fn new(buffer: Buffer, decoder: FrameDecoder) -> Self {
         let pages = buffer.pages();
@@ -75,21 +75,21 @@ impl Whole {
     }
 }
 
-impl Reader {
+impl FrameReader {
     /// A reader with a decoder that keeps its own window; `turn` if that exceeds the account.
-    pub(super) fn stream(decoder: FrameDecoder, turn: Option<Turn>) -> Self {
+    pub(super) fn stream(decoder: FrameDecoder, turn: Option<OverdraftTurn>) -> Self {
         Self::ContentStream { decoder, hash: None, turn }
     }
 
     /// Hashes the content as it is decoded. Must be called before the first byte.
     pub(super) fn start_hash(&mut self) {
-        let (Self::ContentStream { hash, .. } | Self::Whole(Whole { hash, .. })) = self;
+        let (Self::ContentStream { hash, .. } | Self::Whole(WholeContent { hash, .. })) = self;
         *hash = Some(Xxh64::new(0));
     }
 
     /// The XXH64 of the content so far, if it is hashed.
     pub(super) fn digest(&self) -> Option<u64> {
-        let (Self::ContentStream { hash, .. } | Self::Whole(Whole { hash, .. })) = self;
+        let (Self::ContentStream { hash, .. } | Self::Whole(WholeContent { hash, .. })) = self;
         hash.as_ref().map(Xxh64::digest)
     }
 
@@ -97,7 +97,7 @@ impl Reader {
     /// frames verify.
     pub(super) fn is_mismatch(&self) -> bool {
         match self {
-            Self::ContentStream { decoder, .. } | Self::Whole(Whole { decoder, .. }) => decoder.is_mismatch(),
+            Self::ContentStream { decoder, .. } | Self::Whole(WholeContent { decoder, .. }) => decoder.is_mismatch(),
         }
     }
 
@@ -108,7 +108,7 @@ impl Reader {
 
     /// Has `with` follow the blocks; see [`FrameDecoder::record`].
     pub(super) fn record(&mut self, with: impl FnOnce(&mut Recorder)) {
-        let (Self::ContentStream { decoder, .. } | Self::Whole(Whole { decoder, .. })) = self;
+        let (Self::ContentStream { decoder, .. } | Self::Whole(WholeContent { decoder, .. })) = self;
         decoder.record(with);
     }
 
@@ -158,7 +158,7 @@ impl Reader {
     /// Returns how many bytes of content follow, up to a limit; 0 at the end of the frame.
     ///
     /// # Errors
-    /// As [`Reader::fill`].
+    /// As [`FrameReader::fill`].
     pub(super) fn excess(&mut self, source: &Source, frame: &Frame) -> Result<usize> {
         match self {
             Self::ContentStream { decoder, .. } => decoder.excess(source, frame),
@@ -191,7 +191,7 @@ struct TurnState {
 }
 
 /// Permission to exceed the account; released on drop.
-pub(super) struct Turn(Arc<(Mutex<TurnState>, Condvar)>);
+pub(super) struct OverdraftTurn(Arc<(Mutex<TurnState>, Condvar)>);
 
 impl Turns {
     fn lock(&self) -> MutexGuard<'_, TurnState> {
@@ -199,7 +199,7 @@ impl Turns {
     }
 
     /// Waits for a turn; calls `drop_idle`, which drops idle readers that hold one, now and whenever one has become idle.
-    pub(super) fn wait(&self, drop_idle: impl Fn()) -> Turn {
+    pub(super) fn wait(&self, drop_idle: impl Fn()) -> OverdraftTurn {
         loop {
             let idled = self.lock().idled;
             drop_idle();
@@ -209,7 +209,7 @@ impl Turns {
             }
             if !state.is_taken {
                 state.is_taken = true;
-                return Turn(Arc::clone(&self.0));
+                return OverdraftTurn(Arc::clone(&self.0));
             }
         }
     }
@@ -221,7 +221,7 @@ impl Turns {
     }
 }
 
-impl Drop for Turn {
+impl Drop for OverdraftTurn {
     fn drop(&mut self) {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner).is_taken = false;
         self.0.1.notify_all();

@@ -279,7 +279,7 @@ impl SeekTable {
     /// Compares the rows with the frames from `start` on, which they must cover without gaps, skippable frames
     /// included; enters them in the frames if `enter`.
     fn read_rows(&self, source: &Source, start: FileOffset, scan: &mut FrameScan, enter: bool) -> Result<()> {
-        let (mut next, mut at) = (Next::default(), start);
+        let (mut next, mut at) = (SeekPosition::default(), start);
         self.rows(source, |SeekRow { at: row_at, stored, content, checksum }| {
             let wrong = |why: String| Error::corrupt(why, "seek table").at(row_at);
             let frame = match next.take(scan) {
@@ -313,7 +313,7 @@ fn fits(frame: &Frame, content: u32) -> bool {
 }
 
 /// A frame with or without content.
-struct Entry {
+struct SeekEntry {
     at: FileOffset,
     stored: u64,
     /// Its index and header, if it has content.
@@ -322,24 +322,24 @@ struct Entry {
 
 /// A position in the frames and skippable frames together, in file order.
 #[derive(Default)]
-struct Next {
+struct SeekPosition {
     frame: usize,
     skippable: usize,
 }
 
-impl Next {
+impl SeekPosition {
     /// The next one.
-    fn take(&mut self, scan: &FrameScan) -> Option<Entry> {
+    fn take(&mut self, scan: &FrameScan) -> Option<SeekEntry> {
         let (frame, skippable) = (scan.frames.get(self.frame), scan.skippables.get(self.skippable));
         match (frame, skippable) {
             (Some(frame), skippable) if skippable.is_none_or(|skippable| frame.at < skippable.at) => {
                 let index = self.frame;
                 self.frame = index.saturating_add(1);
-                Some(Entry { at: frame.at, stored: frame.stored, frame: Some((index, frame)) })
+                Some(SeekEntry { at: frame.at, stored: frame.stored, frame: Some((index, frame)) })
             }
             (_, Some(skippable)) => {
                 self.skippable = self.skippable.saturating_add(1);
-                Some(Entry { at: skippable.at, stored: skippable.len.saturating_add(8), frame: None })
+                Some(SeekEntry { at: skippable.at, stored: skippable.len.saturating_add(8), frame: None })
             }
             _ => None,
         }

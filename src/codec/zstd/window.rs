@@ -8,7 +8,7 @@ use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 
 use super::entropy::Sequence;
-use super::header::{Block, BlockKind, MAX_BLOCK};
+use super::header::{BlockKind, MAX_BLOCK, ZstdBlockHeader};
 use crate::codec::lz_writer::LzWriter;
 use crate::codec::simd_dispatch::{self, SimdLoop, SimdOps};
 
@@ -145,7 +145,7 @@ impl Window {
     ///
     /// # Errors
     /// Fails if it is larger than a block may be.
-    pub(super) fn plain(&mut self, block: Block, src: &[u8]) -> Result<()> {
+    pub(super) fn plain(&mut self, block: ZstdBlockHeader, src: &[u8]) -> Result<()> {
         match block.kind {
             BlockKind::Raw => self.output(src.len())?.copy_from_slice(src),
             BlockKind::Run => {

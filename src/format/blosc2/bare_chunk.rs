@@ -12,16 +12,16 @@ use crate::format::{Array, ArrayList, Arrays, Check, Container, Entry, Info, Opt
 use crate::source::Source;
 
 use super::chunk_index::ChunkIndex;
-use super::entries::Decoded;
-use super::header::Header;
+use super::entries::DecodedFrame;
+use super::header::ChunkHeader;
 use super::info;
 use super::item_spec::ItemSpec;
-use super::memory::Memory;
+use super::memory::ContainerMemory;
 use super::stored_chunk::ChunkLocation;
 
 /// Whether a file of `len` bytes that begins with `head` can be a chunk.
 pub(super) fn detect(head: &[u8], len: u64) -> bool {
-    match Header::parse(head, FileOffset(0), len) {
+    match ChunkHeader::parse(head, FileOffset(0), len) {
         Ok(header) => u64::from(header.cbytes) == len && head.get(1) == Some(&1),
         Err(_) => false,
     }
@@ -30,14 +30,14 @@ pub(super) fn detect(head: &[u8], len: u64) -> bool {
 /// A file that consists of one chunk.
 pub(super) struct BareChunk {
     source: Arc<Source>,
-    header: Header,
-    decoded: Decoded,
+    header: ChunkHeader,
+    decoded: DecodedFrame,
     array: Option<Array>,
 }
 
 impl BareChunk {
     /// Opens the chunk that fills `source`.
-    pub(super) fn open(source: &Arc<Source>, options: &Options, memory: Arc<Memory>) -> Result<Self> {
+    pub(super) fn open(source: &Arc<Source>, options: &Options, memory: Arc<ContainerMemory>) -> Result<Self> {
         let location = ChunkLocation { source: source.clone(), at: FileOffset(0), max_len: source.len() };
         let header = location.header()?;
         if u64::from(header.cbytes) != source.len() {
@@ -49,7 +49,7 @@ impl BareChunk {
             header.nbytes.into(),
             ItemSpec { memory, typesize: None, blockshape: Ok(None) },
         ));
-        let decoded = Decoded::new(chunks, header.typesize.into(), Ok(None), source.len(), None);
+        let decoded = DecodedFrame::new(chunks, header.typesize.into(), Ok(None), source.len(), None);
         let array = decoded.array(options)?;
         Ok(Self { source: source.clone(), header, decoded, array })
     }

@@ -12,19 +12,19 @@ use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::codec::pace::{self, Pace};
 use crate::error::{Error, Result};
 
-use super::codec::{Algorithm, Contexts, Dictionary};
+use super::codec::{Algorithm, ChunkDictionary, Contexts};
 use super::decode_buffers::{DecodeBuffers, sized};
 use super::filter::Pipeline;
-use super::header::{Header, Kind};
+use super::header::{ChunkHeader, ChunkKind};
 use super::stored_chunk::StoredChunk;
 
 /// How the blocks of one chunk are decoded.
 #[derive(Debug)]
 pub(super) struct BlockDecoder {
-    pub(super) header: Header,
+    pub(super) header: ChunkHeader,
     /// The codec. An error is reported only if a stream needs it: raw streams do not.
     pub(super) algorithm: Result<Algorithm>,
-    pub(super) dictionary: Option<Dictionary>,
+    pub(super) dictionary: Option<ChunkDictionary>,
     pub(super) pipeline: Pipeline,
 }
 
@@ -39,7 +39,7 @@ impl BlockDecoder {
     /// Decoded size of each stream in a block of `len` bytes, and the number of streams.
     fn streams(&self, len: usize, short: bool) -> (usize, usize) {
         let typesize = usize::from(self.header.typesize);
-        let vl = matches!(self.header.kind, Kind::VlBlocks { .. });
+        let vl = matches!(self.header.kind, ChunkKind::VlBlocks { .. });
         // Blosc 1.x did not always set the flag; before, this rule applied.
         let old_rule = self.header.version > 2 || (typesize <= 16 && len / typesize >= 128);
         let split = !self.header.unsplit && !short && !vl && old_rule;
@@ -48,7 +48,7 @@ impl BlockDecoder {
 
     /// Reads one stream of `len` decoded bytes from `cur`.
     fn stream<'a>(&self, cur: &mut Cursor<'a>, len: usize) -> Result<StoredStream<'a>> {
-        if matches!(self.header.kind, Kind::VlBlocks { .. }) {
+        if matches!(self.header.kind, ChunkKind::VlBlocks { .. }) {
             let coded = cur.sub(cur.len(), "block")?;
             return Ok(if coded.len() == len { StoredStream::Raw(coded.rest()) } else { StoredStream::Coded(coded) });
         }
@@ -79,7 +79,7 @@ impl BlockDecoder {
             }
             Ok(())
         };
-        if matches!(self.header.kind, Kind::VlBlocks { .. }) {
+        if matches!(self.header.kind, ChunkKind::VlBlocks { .. }) {
             let size = span.end - span.start;
             return if size == to_u64(len) { Ok(()) } else { check(size, stored.at(span.start)) };
         }

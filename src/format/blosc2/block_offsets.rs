@@ -10,7 +10,7 @@ use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 
-use super::header::{Header, Kind};
+use super::header::{ChunkHeader, ChunkKind};
 use super::item_spec::ItemSpec;
 use super::stored_chunk::StoredChunk;
 
@@ -45,10 +45,10 @@ fn rounded(size: u32, width: u32) -> u32 {
 
 impl BlockOffsets {
     /// Maximum memory that the tables after `header` take, including temporary buffers.
-    pub(super) fn max_memory(header: &Header, item: &ItemSpec) -> Option<u64> {
+    pub(super) fn max_memory(header: &ChunkHeader, item: &ItemSpec) -> Option<u64> {
         let count = match header.kind {
-            Kind::VlBlocks { count } => count,
-            Kind::Blocks => {
+            ChunkKind::VlBlocks { count } => count,
+            ChunkKind::Blocks => {
                 let sizes =
                     [header.typesize.into(), item.typesize(header)].map(|width| rounded(header.blocksize, width));
                 header.nbytes.div_ceil(sizes.into_iter().min().filter(|&size| size > 0)?)
@@ -62,14 +62,14 @@ impl BlockOffsets {
     }
 
     /// Reads and checks the tables after `header`.
-    pub(super) fn read(header: &Header, stored: &StoredChunk, item: &ItemSpec) -> Result<Self> {
+    pub(super) fn read(header: &ChunkHeader, stored: &StoredChunk, item: &ItemSpec) -> Result<Self> {
         match header.kind {
-            Kind::VlBlocks { count } => Self::variable(header, stored, item, count),
+            ChunkKind::VlBlocks { count } => Self::variable(header, stored, item, count),
             _ => Self::uniform(header, stored, item),
         }
     }
 
-    fn uniform(header: &Header, stored: &StoredChunk, item: &ItemSpec) -> Result<Self> {
+    fn uniform(header: &ChunkHeader, stored: &StoredChunk, item: &ItemSpec) -> Result<Self> {
         let (size, width) = (header.blocksize, u32::from(header.typesize));
         let mut blocksize = rounded(size, width);
         let frame = item.typesize(header);
@@ -88,7 +88,7 @@ impl BlockOffsets {
         Ok(Self { spans, sizes, nbytes: header.nbytes.into(), dictionary: starts.dictionary })
     }
 
-    fn variable(header: &Header, stored: &StoredChunk, item: &ItemSpec, count: u32) -> Result<Self> {
+    fn variable(header: &ChunkHeader, stored: &StoredChunk, item: &ItemSpec, count: u32) -> Result<Self> {
         let Starts { at: starts, tables, dictionary } = Starts::read(header, stored, count)?;
         let mut spans = Vec::with_capacity(starts.len());
         let mut ends = Vec::with_capacity(starts.len());
@@ -169,7 +169,7 @@ struct Starts {
 }
 
 impl Starts {
-    fn read(header: &Header, stored: &StoredChunk, count: u32) -> Result<Self> {
+    fn read(header: &ChunkHeader, stored: &StoredChunk, count: u32) -> Result<Self> {
         let len = 4 * u64::from(count);
         let mut tables = header.len + len;
         if tables > header.cbytes.into() {
@@ -207,7 +207,7 @@ impl Starts {
     }
 
     /// The span of each block: up to the next start, the end of the chunk, or `max_stored` bytes.
-    fn spans(&self, header: &Header, stored: &StoredChunk, max_stored: u64) -> Result<Vec<(u32, u32)>> {
+    fn spans(&self, header: &ChunkHeader, stored: &StoredChunk, max_stored: u64) -> Result<Vec<(u32, u32)>> {
         for (i, &start) in self.at.iter().enumerate() {
             if u64::from(start) < self.tables || start >= header.cbytes {
                 let why =
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
     use crate::account::Account;
     use crate::bytes::FileOffset;
-    use crate::format::blosc2::memory::Memory;
+    use crate::format::blosc2::memory::ContainerMemory;
     use crate::source::Source;
 
     /// The tables of a chunk of 1,000 blocks of 255 bytes, with blocks of `blocksize` bytes and items of `typesize`
@@ -244,9 +244,9 @@ mod tests {
         let mut bytes = vec![2, 1, 0x10, typesize];
         bytes.extend([nbytes, blocksize, cbytes].into_iter().chain(first..cbytes).flat_map(u32::to_le_bytes));
         bytes.resize(cbytes as usize, 0);
-        let header = Header::parse(&bytes[..16], FileOffset(0), cbytes.into()).unwrap();
+        let header = ChunkHeader::parse(&bytes[..16], FileOffset(0), cbytes.into()).unwrap();
         let stored = StoredChunk::new(&Source::from_bytes(bytes), FileOffset(0), None);
-        let memory = Memory::new(Account::new(1 << 20, 0), 1 << 30, std::sync::Arc::default());
+        let memory = ContainerMemory::new(Account::new(1 << 20, 0), 1 << 30, std::sync::Arc::default());
         let item = ItemSpec { memory, typesize: Some(frame), blockshape: Ok(None) };
         let most = BlockOffsets::max_memory(&header, &item).unwrap();
         (most, BlockOffsets::read(&header, &stored, &item).unwrap())

@@ -14,7 +14,7 @@ use crate::source::Source;
 use super::chunk_blocks::ChunkBlocks;
 use super::decode_buffers::sized;
 use super::fill::Fill;
-use super::header::{Header, Kind};
+use super::header::{ChunkHeader, ChunkKind};
 use super::item_spec::ItemSpec;
 use super::memory::ChunkKey;
 use super::stored_chunk::{ChunkLocation, StoredChunk};
@@ -25,7 +25,7 @@ const AT_ONCE: u64 = 4096;
 /// An opened chunk.
 #[derive(Debug)]
 pub(super) struct Chunk {
-    header: Header,
+    header: ChunkHeader,
     stored: StoredChunk,
     body: Body,
 }
@@ -45,16 +45,16 @@ impl Chunk {
         let ChunkLocation { source, at, max_len } = location;
         let there = source.len().saturating_sub(at.0).min(*max_len);
         let mut all = source.get(*at, there.min(AT_ONCE), "chunk header")?;
-        let header = Header::parse(&all, *at, *max_len)?;
+        let header = ChunkHeader::parse(&all, *at, *max_len)?;
         let is_all = to_u64(all.len()) >= u64::from(header.cbytes);
         all.truncate(header.cbytes as usize);
         let stored = StoredChunk::new(source, *at, is_all.then_some(all));
         let body = match header.kind {
-            Kind::Empty => Body::Fill(Fill::zeros()),
-            Kind::Special(special) => Body::Fill(Fill::open(special, &header, &stored)?),
-            Kind::Memcpyed => Body::Memcpyed,
-            Kind::Unknown(part) => Body::Unknown(Box::new(part.error(*at))),
-            Kind::Blocks | Kind::VlBlocks { .. } => match ChunkBlocks::open(&header, &stored, item, key) {
+            ChunkKind::Empty => Body::Fill(Fill::zeros()),
+            ChunkKind::Special(special) => Body::Fill(Fill::open(special, &header, &stored)?),
+            ChunkKind::Memcpyed => Body::Memcpyed,
+            ChunkKind::Unknown(part) => Body::Unknown(Box::new(part.error(*at))),
+            ChunkKind::Blocks | ChunkKind::VlBlocks { .. } => match ChunkBlocks::open(&header, &stored, item, key) {
                 Err(e) if e.is_unknown() => Body::Unknown(Box::new(e)),
                 blocks => Body::Blocks(Box::new(blocks?)),
             },
@@ -90,7 +90,7 @@ impl Chunk {
     }
 
     /// The chunk's header.
-    pub(super) fn header(&self) -> &Header {
+    pub(super) fn header(&self) -> &ChunkHeader {
         &self.header
     }
 

@@ -19,7 +19,7 @@ use crate::once::Once;
 use super::chunk_blocks::BIG;
 use super::chunk_index::ChunkIndex;
 use super::decode_buffers::sized;
-use super::header::{Header, Kind};
+use super::header::{ChunkHeader, ChunkKind};
 
 /// Approximate size of a piece.
 const PIECE: u64 = 1 << 20;
@@ -115,7 +115,7 @@ impl ChunkBlob {
 
     /// Block size according to the first chunks, and the size of as many blocks as make about a piece.
     fn units(&self) -> (u64, u64) {
-        let some = |header: &Header| header.kind == Kind::Blocks && u64::from(header.blocksize) <= BIG;
+        let some = |header: &ChunkHeader| header.kind == ChunkKind::Blocks && u64::from(header.blocksize) <= BIG;
         let headers = (0..self.chunks.count().min(16)).filter_map(|i| self.chunks.header(i).ok()?);
         match headers.map(|(_, header)| header).find(some) {
             Some(header) => {

@@ -19,12 +19,12 @@ use crate::once::Once;
 
 use super::block::BlockDecoder;
 use super::block_offsets::BlockOffsets;
-use super::codec::{Algorithm, Contexts, Dictionary};
+use super::codec::{Algorithm, ChunkDictionary, Contexts};
 use super::decode_buffers::{DecodeBuffers, sized};
 use super::filter::Pipeline;
-use super::header::{Header, Kind};
+use super::header::{ChunkHeader, ChunkKind};
 use super::item_spec::ItemSpec;
-use super::memory::{Active, ChunkKey, INDEX, Memory};
+use super::memory::{Active, ChunkKey, ContainerMemory, INDEX};
 use super::stored_chunk::StoredChunk;
 
 /// Larger blocks are decoded whole into a kept buffer, even if all of the block is read.
@@ -47,7 +47,7 @@ pub(super) struct ChunkBlocks {
     /// The decoded first block, if DELTA refers to it and it is not large.
     reference: Once<Vec<u8>>,
     key: ChunkKey,
-    memory: Arc<Memory>,
+    memory: Arc<ContainerMemory>,
     /// Blocks larger than this are kept whole if only a part of them is read.
     max_part: u64,
     /// For the tables.
@@ -73,8 +73,8 @@ impl Reference<'_> {
 
 impl ChunkBlocks {
     /// Reads the tables of the chunk `key`.
-    pub(super) fn open(header: &Header, stored: &StoredChunk, item: &ItemSpec, key: ChunkKey) -> Result<Self> {
-        let size = if header.kind == Kind::Blocks { header.blocksize.into() } else { 0 };
+    pub(super) fn open(header: &ChunkHeader, stored: &StoredChunk, item: &ItemSpec, key: ChunkKey) -> Result<Self> {
+        let size = if header.kind == ChunkKind::Blocks { header.blocksize.into() } else { 0 };
         Limits::check(size, item.memory.block_limit, "blocksize").map_err(|e| e.at(stored.at(8)))?;
         let tables = BlockOffsets::max_memory(header, item).filter(|&bytes| bytes > SMALL);
         let charge = tables.map(|bytes| item.memory.account().charge(bytes, "block table")).transpose()?;
@@ -83,7 +83,7 @@ impl ChunkBlocks {
         let dictionary = match (&offsets.dictionary, &algorithm) {
             (Some(range), Ok(algorithm)) => {
                 let bytes = stored.get(range.start, range.end - range.start, "dictionary")?;
-                let ready = Dictionary::new(*algorithm, bytes);
+                let ready = ChunkDictionary::new(*algorithm, bytes);
                 Some(ready.map_err(|e| e.at(stored.at(range.start)))?)
             }
             _ => None,
@@ -253,7 +253,8 @@ impl ChunkBlocks {
     /// The decoded first block, if the filters of block `i` refer to it.
     fn reference_of(&self, i: usize) -> Result<Reference<'_>> {
         // DELTA treats each VL-block as a first block.
-        let is_needed = self.decoder.pipeline.has_delta() && !matches!(self.decoder.header.kind, Kind::VlBlocks { .. });
+        let is_needed =
+            self.decoder.pipeline.has_delta() && !matches!(self.decoder.header.kind, ChunkKind::VlBlocks { .. });
         if is_needed && i > 0 { self.reference() } else { Ok(Reference::None) }
     }
 

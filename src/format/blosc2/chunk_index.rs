@@ -18,7 +18,7 @@ use crate::recent::Recent;
 use super::chunk::Chunk;
 use super::chunk_store::ChunkStore;
 use super::fill::fill_special;
-use super::header::Header;
+use super::header::ChunkHeader;
 use super::index_chunk::{self, IndexChunk};
 use super::item_spec::ItemSpec;
 use super::listed_sizes::ListedSizes;
@@ -190,7 +190,7 @@ impl ChunkIndex {
     }
 
     /// Location and header of chunk `i`, if it is stored.
-    pub(super) fn header(&self, i: u64) -> Result<Option<(ChunkLocation, Header)>> {
+    pub(super) fn header(&self, i: u64) -> Result<Option<(ChunkLocation, ChunkHeader)>> {
         let Some(location) = self.location(i)? else { return Ok(None) };
         let header = location.header().map_err(|e| self.store.with_file_name(&location.source, e))?;
         Ok(Some((location, header)))

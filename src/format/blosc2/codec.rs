@@ -77,12 +77,12 @@ impl Algorithm {
 }
 
 /// The dictionary of a chunk, prepared for its codec.
-pub(super) enum Dictionary {
+pub(super) enum ChunkDictionary {
     Zstd(DDict<'static>),
     Lz4(Vec<u8>),
 }
 
-impl Dictionary {
+impl ChunkDictionary {
     /// Prepares the bytes of a chunk's dictionary for `algorithm`.
     pub(super) fn new(algorithm: Algorithm, bytes: Vec<u8>) -> Result<Self> {
         match algorithm {
@@ -95,11 +95,11 @@ impl Dictionary {
     }
 }
 
-impl fmt::Debug for Dictionary {
+impl fmt::Debug for ChunkDictionary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Zstd(_) => "Dictionary::Zstd",
-            Self::Lz4(_) => "Dictionary::Lz4",
+            Self::Zstd(_) => "ChunkDictionary::Zstd",
+            Self::Lz4(_) => "ChunkDictionary::Lz4",
         })
     }
 }
@@ -122,7 +122,7 @@ impl Contexts {
     pub(super) fn decode(
         &mut self,
         algorithm: Algorithm,
-        dictionary: Option<&Dictionary>,
+        dictionary: Option<&ChunkDictionary>,
         src: &[u8],
         dst: &mut [u8],
         pace: Pace<'_>,
@@ -168,7 +168,7 @@ impl Contexts {
 
     fn zstd(
         &mut self,
-        dictionary: Option<&Dictionary>,
+        dictionary: Option<&ChunkDictionary>,
         src: &[u8],
         dst: &mut [u8],
         pace: Pace<'_>,
@@ -180,7 +180,7 @@ impl Contexts {
         let unfilled = StreamError::new("the Zstandard frame does not fill the block", src.len());
         if dst.len() > 2 * STRIDE {
             let dictionary = match dictionary {
-                Some(Dictionary::Zstd(dictionary)) => Some(dictionary),
+                Some(ChunkDictionary::Zstd(dictionary)) => Some(dictionary),
                 _ => None,
             };
             return match frames::decode_in_place(src, dictionary, dst, pace) {
@@ -197,7 +197,7 @@ impl Contexts {
             none => none.insert(DCtx::try_create().ok_or(StreamError::new("no memory for Zstandard", 0))?),
         };
         let made = match dictionary {
-            Some(Dictionary::Zstd(dictionary)) => context.decompress_using_ddict(dst, src, dictionary),
+            Some(ChunkDictionary::Zstd(dictionary)) => context.decompress_using_ddict(dst, src, dictionary),
             _ => context.decompress(dst, src),
         };
         match made {
@@ -208,9 +208,9 @@ impl Contexts {
     }
 }
 
-fn lz4(dictionary: Option<&Dictionary>, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), StreamError> {
+fn lz4(dictionary: Option<&ChunkDictionary>, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), StreamError> {
     let dictionary = match dictionary {
-        Some(Dictionary::Lz4(dictionary)) => dictionary.as_slice(),
+        Some(ChunkDictionary::Lz4(dictionary)) => dictionary.as_slice(),
         _ => &[],
     };
     lz4::decode_paced(src, dictionary, dst, pace).map_err(|e| StreamError::new(e.why, e.at))

@@ -29,7 +29,7 @@ use super::frame::Frame;
 use super::frames::{self, FrameDir, OpenFrame, OpenFrames};
 use super::info;
 use super::json;
-use super::memory::Memory;
+use super::memory::ContainerMemory;
 use super::metalayer::Metalayer;
 use super::metalayers::LayerValue;
 use super::table::{Leaves, Tables};
@@ -74,7 +74,7 @@ pub(super) struct EmbedStore {
     groups: HashMap<Vec<u8>, usize>,
     /// The content of the frame.
     content: Arc<Source>,
-    memory: Arc<Memory>,
+    memory: Arc<ContainerMemory>,
     /// Bytes that may be decoded to open a leaf.
     work: u64,
     open: OpenFrames,
@@ -117,7 +117,7 @@ impl EmbedStore {
         let groups = by_group(leaves.iter().map(|leaf| &*leaf.name));
         drop(reading);
         // Its own memory: the outer frame is decoded while the inner one is.
-        let memory = Memory::of(options);
+        let memory = ContainerMemory::of(options);
         let work = nested::work(own.source.len());
         Ok(Arc::new(Self {
             frame,

@@ -15,13 +15,13 @@ use crate::format::{
 use super::b2nd;
 use super::chunk_blob::{self, ChunkBlob, SingleChunk};
 use super::chunk_index::ChunkIndex;
-use super::header::{Header, Kind};
+use super::header::{ChunkHeader, ChunkKind};
 use super::registry;
 use super::stored_chunk::ChunkLocation;
 
 /// The decoded content of a frame or bare chunk: its chunks, item size and array geometry.
 #[derive(Debug)]
-pub(super) struct Decoded {
+pub(super) struct DecodedFrame {
     pub(super) chunks: Arc<ChunkIndex>,
     pub(super) data: Arc<ChunkBlob>,
     pub(super) blob: BlobRef,
@@ -37,7 +37,7 @@ pub(super) struct Decoded {
     is_of_mlarray: bool,
 }
 
-impl Decoded {
+impl DecodedFrame {
     pub(super) fn new(
         chunks: Arc<ChunkIndex>,
         typesize: u32,
@@ -93,7 +93,7 @@ impl Decoded {
     /// `data.raw`, which contains `array`, `chunks/` and `stored/`.
     pub(super) fn entries(&self, array: Option<Array>) -> Result<Vec<Entry>> {
         let data = self.data(array)?.principal();
-        let chunks = Chunks { data: self.data.clone(), blob: self.blob.clone(), index: self.chunks.clone() };
+        let chunks = NumberedChunks { data: self.data.clone(), blob: self.blob.clone(), index: self.chunks.clone() };
         let stored = StoredChunks { chunks: self.chunks.clone(), gate: self.gate.clone() };
         Ok(vec![
             Entry::own("data.raw", data),
@@ -170,14 +170,14 @@ pub(super) fn unknown_directory(error: &Error) -> Node {
 }
 
 /// The attributes that the header of a chunk gives.
-fn attrs(location: &ChunkLocation, header: &Header) -> Attrs {
+fn attrs(location: &ChunkLocation, header: &ChunkHeader) -> Attrs {
     let mut attrs: Attrs = vec![
         ("codec", header.codec_name().into()),
         ("stored_size", header.cbytes.to_string()),
         ("offset", location.at.0.to_string()),
         ("blocksize", header.blocksize.to_string()),
     ];
-    if matches!(header.kind, Kind::Blocks | Kind::VlBlocks { .. }) {
+    if matches!(header.kind, ChunkKind::Blocks | ChunkKind::VlBlocks { .. }) {
         let filters = header.filters.iter().filter(|f| f.id != 0).map(|f| registry::filter_name(f.id));
         attrs.push(("filters", filters.collect::<Vec<_>>().join(", ")));
     }
@@ -185,13 +185,13 @@ fn attrs(location: &ChunkLocation, header: &Header) -> Attrs {
 }
 
 /// `chunks/`: the decoded chunks.
-struct Chunks {
+struct NumberedChunks {
     data: Arc<ChunkBlob>,
     index: Arc<ChunkIndex>,
     blob: BlobRef,
 }
 
-impl IndexedDir for Chunks {
+impl IndexedDir for NumberedChunks {
     fn count(&self) -> u64 {
         self.index.count()
     }

@@ -6,7 +6,7 @@
 use crate::bytes::to_u64;
 use crate::error::Result;
 
-use super::header::Header;
+use super::header::ChunkHeader;
 use super::special::Special;
 use super::stored_chunk::StoredChunk;
 
@@ -29,7 +29,7 @@ impl Fill {
     }
 
     /// The value that the chunk with `header` repeats; a short one is read.
-    pub(super) fn open(special: Special, header: &Header, stored: &StoredChunk) -> Result<Self> {
+    pub(super) fn open(special: Special, header: &ChunkHeader, stored: &StoredChunk) -> Result<Self> {
         match special {
             Special::Value { len } if len > VALUE => Ok(Self::Long(len)),
             Special::Value { len } => stored.get(header.len, len.into(), "repeated value").map(Self::Short),

@@ -10,7 +10,7 @@ use crate::codec::pace::{self, Pace, STRIDE};
 use crate::codec::{bitshuffle, bytedelta, shuffle};
 use crate::error::{Error, Result};
 
-use super::header::{Filter, Header};
+use super::header::{ChunkHeader, Filter};
 use super::item_spec::ItemSpec;
 use super::ndcell::NdCells;
 use super::registry;
@@ -18,11 +18,11 @@ use super::registry;
 /// The inverse steps of a pipeline, in the order of decoding.
 #[derive(Debug, Default)]
 pub(super) struct Pipeline {
-    steps: Vec<Step>,
+    steps: Vec<FilterStep>,
 }
 
 #[derive(Debug)]
-enum Step {
+enum FilterStep {
     Unshuffle {
         width: usize,
     },
@@ -44,7 +44,7 @@ enum Step {
 
 impl Pipeline {
     /// The pipeline described by `header`.
-    pub(super) fn new(header: &Header, item: &ItemSpec) -> Result<Self> {
+    pub(super) fn new(header: &ChunkHeader, item: &ItemSpec) -> Result<Self> {
         let mut steps = Vec::new();
         if header.instrumented {
             return Ok(Self { steps });
@@ -55,14 +55,14 @@ impl Pipeline {
             steps.push(match id {
                 // None, TRUNC_PREC, INT_TRUNC.
                 0 | 4 | 36 => continue,
-                1 => Step::Unshuffle { width: meta_or(typesize) },
-                2 => Step::Bitunshuffle { width: typesize, whole_eights: header.version < 3 },
-                3 => Step::Undelta { width: delta_width(typesize) },
+                1 => FilterStep::Unshuffle { width: meta_or(typesize) },
+                2 => FilterStep::Bitunshuffle { width: typesize, whole_eights: header.version < 3 },
+                3 => FilterStep::Undelta { width: delta_width(typesize) },
                 34 | 35 => {
                     let runs = meta_or(item.typesize(header) as usize);
-                    Step::RunningSum { runs, restart: id == 34 }
+                    FilterStep::RunningSum { runs, restart: id == 34 }
                 }
-                32 | 33 => Step::NdCells(NdCells::new(id, meta, item)?),
+                32 | 33 => FilterStep::NdCells(NdCells::new(id, meta, item)?),
                 160.. => {
                     let why = format!("the filter {id} ({})", registry::filter_name(id));
                     return Err(Error::unsupported(why, "filters"));
@@ -75,12 +75,12 @@ impl Pipeline {
 
     /// Whether blocks need the decoded first block of their chunk.
     pub(super) fn has_delta(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step, Step::Undelta { .. }))
+        self.steps.iter().any(|step| matches!(step, FilterStep::Undelta { .. }))
     }
 
     /// Whether a second buffer is needed.
     pub(super) fn moves(&self) -> bool {
-        self.steps.iter().any(Step::moves)
+        self.steps.iter().any(FilterStep::moves)
     }
 
     /// Whether a block must start in the second buffer in order to end in its own.
@@ -102,14 +102,14 @@ impl Pipeline {
         for step in &self.steps {
             let (here, there) = if is_in_second { (&mut *second, &mut *block) } else { (&mut *block, &mut *second) };
             match step {
-                Step::Unshuffle { width } => shuffle::undo_paced(*width, here, there, pace),
-                Step::Bitunshuffle { width, whole_eights: true } if here.len() / width % 8 != 0 => {
+                FilterStep::Unshuffle { width } => shuffle::undo_paced(*width, here, there, pace),
+                FilterStep::Bitunshuffle { width, whole_eights: true } if here.len() / width % 8 != 0 => {
                     pace::copy(here, there, pace);
                 }
-                Step::Bitunshuffle { width, .. } => bitshuffle::undo_paced(*width, here, there, pace),
-                Step::Undelta { width } => undelta(*width, reference, here, pace),
-                Step::RunningSum { runs, restart } => running_sums(*runs, *restart, here, pace),
-                Step::NdCells(cells) => cells.undo(here, there, pace)?,
+                FilterStep::Bitunshuffle { width, .. } => bitshuffle::undo_paced(*width, here, there, pace),
+                FilterStep::Undelta { width } => undelta(*width, reference, here, pace),
+                FilterStep::RunningSum { runs, restart } => running_sums(*runs, *restart, here, pace),
+                FilterStep::NdCells(cells) => cells.undo(here, there, pace)?,
             }
             is_in_second ^= step.moves();
         }
@@ -117,7 +117,7 @@ impl Pipeline {
     }
 }
 
-impl Step {
+impl FilterStep {
     /// Whether the step copies from one buffer to the other.
     fn moves(&self) -> bool {
         match self {

@@ -22,7 +22,7 @@ use super::chunk_index::ChunkIndex;
 use super::chunk_store::{self, ChunkStore};
 use super::header::{Filter, Slots};
 use super::item_spec::ItemSpec;
-use super::memory::{ChunkKey, INDEX, Memory};
+use super::memory::{ChunkKey, ContainerMemory, INDEX};
 use super::metalayer::{Metalayer, MetalayerSection};
 use super::msgpack;
 use super::stored_chunk::ChunkLocation;
@@ -43,7 +43,7 @@ const MAX_B2ND: u64 = 1 << 16;
 /// An opened frame.
 #[derive(Debug)]
 pub(super) struct Frame {
-    pub(super) header: Header,
+    pub(super) header: FrameHeader,
     pub(super) source: Arc<Source>,
     /// Offset of the frame in the file.
     pub(super) start: FileOffset,
@@ -61,7 +61,7 @@ pub(super) struct Frame {
 /// The fixed part of a frame's header.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_field_names, reason = "the reference's names")]
-pub(super) struct Header {
+pub(super) struct FrameHeader {
     pub(super) header_len: u64,
     pub(super) frame_len: u64,
     /// Version of the frame format: 1, 2 or 3.
@@ -147,7 +147,7 @@ fn chunk_size(cur: &mut Cursor<'_>, is_empty: bool) -> Result<u32> {
     }
 }
 
-impl Header {
+impl FrameHeader {
     /// Reads the fixed part of the header of the frame at `start`.
     pub(super) fn read(source: &Source, start: FileOffset) -> Result<Self> {
         let mut bytes = [0; 0x57];
@@ -215,8 +215,8 @@ impl Header {
 
 impl Frame {
     /// Opens the contiguous frame that starts at `start`.
-    pub(super) fn contiguous(source: &Arc<Source>, start: FileOffset, memory: &Arc<Memory>) -> Result<Self> {
-        let header = Header::read(source, start)?;
+    pub(super) fn contiguous(source: &Arc<Source>, start: FileOffset, memory: &Arc<ContainerMemory>) -> Result<Self> {
+        let header = FrameHeader::read(source, start)?;
         if header.sparse {
             let why = "this is the index of a sparse frame; open its directory instead";
             return Err(Error::corrupt(why, "frame_type").at(start.plus(0x1A)));
@@ -225,10 +225,10 @@ impl Frame {
     }
 
     /// Opens the sparse frame in the directory `dir`.
-    pub(super) fn sparse(dir: &Place, memory: &Arc<Memory>) -> Result<Self> {
+    pub(super) fn sparse(dir: &Place, memory: &Arc<ContainerMemory>) -> Result<Self> {
         let source = dir.source(chunk_store::INDEX).map_err(|e| e.within(chunk_store::INDEX))?;
         let start = FileOffset(0);
-        let header = Header::read(&source, start)?;
+        let header = FrameHeader::read(&source, start)?;
         if !header.sparse {
             return Err(Error::corrupt("the index of a sparse frame directory is a contiguous frame", "frame_type")
                 .at(FileOffset(0x1A)));
@@ -239,9 +239,9 @@ impl Frame {
     fn open(
         source: Arc<Source>,
         start: FileOffset,
-        header: Header,
+        header: FrameHeader,
         files: Option<Files>,
-        memory: &Arc<Memory>,
+        memory: &Arc<ContainerMemory>,
     ) -> Result<Self> {
         let (trailer_len, fingerprint) = closing(&source, start, &header)?;
         let section = MetalayerSection { start, len: header.header_len, section: FIXED, max_count: 16 };
@@ -328,7 +328,7 @@ fn check_len(len: u64, most: u64) -> Result<(), Kind> {
 }
 
 /// The chunks listed in the index at `location`.
-fn indexed(header: &Header, location: &ChunkLocation, store: ChunkStore, item: ItemSpec) -> Result<ChunkIndex> {
+fn indexed(header: &FrameHeader, location: &ChunkLocation, store: ChunkStore, item: ItemSpec) -> Result<ChunkIndex> {
     let within = |e: Error| e.within("index chunk");
     let id = item.memory.new_index();
     let key = ChunkKey { index: id, chunk: INDEX };
@@ -358,7 +358,7 @@ fn or_unknown<T>(read: Result<T>) -> Result<Result<T>> {
 }
 
 /// Reads the closing fields of the trailer: its length and the fingerprint.
-fn closing(source: &Source, start: FileOffset, header: &Header) -> Result<(u64, Fingerprint)> {
+fn closing(source: &Source, start: FileOffset, header: &FrameHeader) -> Result<(u64, Fingerprint)> {
     let at = start.plus(header.frame_len.saturating_sub(CLOSING));
     let bytes = source.get(at, CLOSING, "trailer")?;
     let mut cur = Cursor::new(&bytes, at);

@@ -21,10 +21,10 @@ use crate::source::{Folder, Source};
 
 use super::attributes;
 use super::dimensions::dimensions;
-use super::entries::{self, Decoded};
+use super::entries::{self, DecodedFrame};
 use super::frame::{self, Frame};
 use super::info;
-use super::memory::Memory;
+use super::memory::ContainerMemory;
 use super::metalayers::{self, Metalayers};
 
 /// Maximum number of frames in one file.
@@ -39,13 +39,13 @@ pub(super) const OPEN: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 /// A frame and its decoded content.
 pub(super) struct OpenFrame {
     pub(super) frame: Arc<Frame>,
-    pub(super) decoded: Decoded,
+    pub(super) decoded: DecodedFrame,
 }
 
 impl OpenFrame {
     pub(super) fn new(frame: Frame) -> Self {
         let (chunks, array, gate) = (frame.chunks.clone(), frame.array.clone(), frame.gate.clone());
-        let decoded = Decoded::new(chunks, frame.header.typesize, array, frame.stored(), gate);
+        let decoded = DecodedFrame::new(chunks, frame.header.typesize, array, frame.stored(), gate);
         let frame = Arc::new(frame);
         Self { decoded: decoded.about(attributes::about(&frame), attributes::is_of_mlarray(&frame)), frame }
     }
@@ -98,7 +98,7 @@ pub(super) struct Frames {
     first: OpenFrame,
     /// The array of `data.npy` of the first frame.
     array: Option<Array>,
-    memory: Arc<Memory>,
+    memory: Arc<ContainerMemory>,
     rest: Once<Rest>,
 }
 
@@ -112,7 +112,7 @@ struct Rest {
 
 impl Frames {
     /// Opens the container that starts with `frame`.
-    pub(super) fn new(frame: Frame, options: &Options, memory: Arc<Memory>) -> Result<Self> {
+    pub(super) fn new(frame: Frame, options: &Options, memory: Arc<ContainerMemory>) -> Result<Self> {
         let first = OpenFrame::new(frame);
         let array = first.decoded.array(options)?;
         Ok(Self { first, array, memory, rest: Once::new() })
@@ -282,7 +282,7 @@ mod tests {
         let one = std::fs::read(path).unwrap();
         let (from, fails) = (to_u64(one.len()), Arc::new(AtomicBool::new(true)));
         let source = Source::of("two frames", Failing { bytes: one.repeat(2), from, fails: fails.clone() });
-        let memory = Memory::new(Account::new(64 << 20, 0), 1 << 30, Arc::default());
+        let memory = ContainerMemory::new(Account::new(64 << 20, 0), 1 << 30, Arc::default());
         let first = Frame::contiguous(&source, FileOffset(0), &memory).unwrap();
         let frames = Frames::new(first, &Options::default(), memory).unwrap();
 

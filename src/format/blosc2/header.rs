@@ -39,7 +39,7 @@ impl Filter {
 
 /// The body after the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ChunkKind {
     /// Nothing: the chunk is empty.
     Empty,
     Special(Special),
@@ -90,11 +90,11 @@ impl UnknownPart {
 
 /// A chunk header with consistent fields.
 #[derive(Debug, Clone)]
-pub(super) struct Header {
+pub(super) struct ChunkHeader {
     pub(super) version: u8,
     /// Size of the header.
     pub(super) len: u64,
-    pub(super) kind: Kind,
+    pub(super) kind: ChunkKind,
     /// Item size in bytes, 1 to 255; 1 if the items of the frame are wider.
     pub(super) typesize: u8,
     /// Decoded size of the chunk.
@@ -179,7 +179,7 @@ fn check_cbytes(cbytes: u32, len: u64, max_len: u64) -> Result<()> {
     Err(Error::corrupt(why, "cbytes"))
 }
 
-impl Kind {
+impl ChunkKind {
     /// The kind of the special chunk `number`, of `cbytes` stored bytes.
     fn of_special(number: u8, cbytes: u32) -> Self {
         match number {
@@ -192,7 +192,7 @@ impl Kind {
     }
 }
 
-impl Header {
+impl ChunkHeader {
     /// Parses the header at the start of `bytes`, which are at `at`; the chunk may take up to `max_len` bytes.
     pub(super) fn parse(bytes: &[u8], at: FileOffset, max_len: u64) -> Result<Self> {
         let mut cur = Cursor::new(bytes, at);
@@ -225,18 +225,18 @@ impl Header {
             );
         }
         let kind = match (unknown, special, flags & 0x02 != 0) {
-            (Some(part), ..) => Kind::Unknown(part),
+            (Some(part), ..) => ChunkKind::Unknown(part),
             (None, 1.., _) if vl => {
                 return Err(Error::corrupt("a chunk of VL-blocks cannot be special", "special type").at(more_at));
             }
             (None, 0, true) if vl => {
                 return Err(Error::corrupt("a chunk of VL-blocks cannot be memcpyed", "flags").at(at.plus(2)));
             }
-            (None, 0, true) => Kind::Memcpyed,
-            (None, 0, false) if nbytes == 0 => Kind::Empty,
-            (None, 0, false) if vl => Kind::VlBlocks { count: blocksize },
-            (None, 0, false) => Kind::Blocks,
-            (None, 1.., _) => Kind::of_special(special, cbytes),
+            (None, 0, true) => ChunkKind::Memcpyed,
+            (None, 0, false) if nbytes == 0 => ChunkKind::Empty,
+            (None, 0, false) if vl => ChunkKind::VlBlocks { count: blocksize },
+            (None, 0, false) => ChunkKind::Blocks,
+            (None, 1.., _) => ChunkKind::of_special(special, cbytes),
         };
         let header = Self {
             version,
@@ -260,11 +260,11 @@ impl Header {
     fn check_sizes(&self, at: FileOffset) -> Result<()> {
         let cbytes_at = at.plus(0x0C);
         match self.kind {
-            Kind::Memcpyed if self.len.saturating_add(self.nbytes.into()) != u64::from(self.cbytes) => {
+            ChunkKind::Memcpyed if self.len.saturating_add(self.nbytes.into()) != u64::from(self.cbytes) => {
                 let why = format!("{} bytes cannot hold {} memcpyed bytes", self.cbytes, self.nbytes);
                 Err(Error::corrupt(why, "cbytes").at(cbytes_at))
             }
-            Kind::Special(special) => special.check(self.nbytes.into(), self.typesize.into(), at),
+            ChunkKind::Special(special) => special.check(self.nbytes.into(), self.typesize.into(), at),
             _ => Ok(()),
         }
     }
@@ -272,14 +272,14 @@ impl Header {
     /// Name of the codec or of the kind of chunk, for `info.json` and attributes.
     pub(super) fn codec_name(&self) -> &'static str {
         match self.kind {
-            Kind::Empty => "none",
-            Kind::Special(Special::Zeros) => "zeros",
-            Kind::Special(Special::Nan) => "nan",
-            Kind::Special(Special::Value { .. }) => "repeated value",
-            Kind::Special(Special::Uninitialised) => "uninitialised",
-            Kind::Memcpyed => "memcpy",
-            Kind::Unknown(_) => "unknown",
-            Kind::Blocks | Kind::VlBlocks { .. } => self.codec.name(),
+            ChunkKind::Empty => "none",
+            ChunkKind::Special(Special::Zeros) => "zeros",
+            ChunkKind::Special(Special::Nan) => "nan",
+            ChunkKind::Special(Special::Value { .. }) => "repeated value",
+            ChunkKind::Special(Special::Uninitialised) => "uninitialised",
+            ChunkKind::Memcpyed => "memcpy",
+            ChunkKind::Unknown(_) => "unknown",
+            ChunkKind::Blocks | ChunkKind::VlBlocks { .. } => self.codec.name(),
         }
     }
 }
@@ -321,8 +321,8 @@ mod tests {
 
     #[test]
     fn a_header_has_the_layout_of_the_reference() {
-        let h = Header::parse(&good(), FileOffset(0), 117).unwrap();
-        assert_eq!((h.version, h.len, h.kind), (5, 32, Kind::Blocks));
+        let h = ChunkHeader::parse(&good(), FileOffset(0), 117).unwrap();
+        assert_eq!((h.version, h.len, h.kind), (5, 32, ChunkKind::Blocks));
         assert_eq!((h.typesize, h.nbytes, h.blocksize, h.cbytes), (4, 256, 256, 117));
         assert_eq!((h.codec.name(), h.filters[5]), ("lz4", Filter { id: 1, meta: 0 }));
         let mut short = good();
@@ -330,14 +330,14 @@ mod tests {
         short[12] = 16;
         short[4] = 0;
         short[5] = 0;
-        let h = Header::parse(&short[..16], FileOffset(0), 16).unwrap();
-        assert_eq!((h.len, h.kind, h.filters[4].id, h.filters[5].id), (16, Kind::Memcpyed, 3, 1));
+        let h = ChunkHeader::parse(&short[..16], FileOffset(0), 16).unwrap();
+        assert_eq!((h.len, h.kind, h.filters[4].id, h.filters[5].id), (16, ChunkKind::Memcpyed, 3, 1));
     }
 
     #[test]
     fn every_prefix_is_an_error() {
         for len in 0..32 {
-            assert!(Header::parse(&good()[..len], FileOffset(0), 117).is_err(), "{len}");
+            assert!(ChunkHeader::parse(&good()[..len], FileOffset(0), 117).is_err(), "{len}");
         }
     }
 
@@ -365,7 +365,7 @@ mod tests {
             for &(i, byte) in *changes {
                 h[i] = byte;
             }
-            let got = Header::parse(&h, FileOffset(0x100), 117).unwrap_err();
+            let got = ChunkHeader::parse(&h, FileOffset(0x100), 117).unwrap_err();
             assert_eq!(got.to_string(), *want);
         }
     }
@@ -379,15 +379,15 @@ mod tests {
         ] {
             let mut bytes = good();
             bytes[at] = byte;
-            let header = Header::parse(&bytes, FileOffset(0x100), 117).unwrap();
-            assert_eq!((header.kind, header.nbytes, header.cbytes), (Kind::Unknown(part), 256, 117));
+            let header = ChunkHeader::parse(&bytes, FileOffset(0x100), 117).unwrap();
+            assert_eq!((header.kind, header.nbytes, header.cbytes), (ChunkKind::Unknown(part), 256, 117));
             let error = part.error(FileOffset(0x100));
             assert!(error.is_unknown() && error.to_string().starts_with(message), "{error}");
             assert_eq!(error.offset(), Some(FileOffset(0x100 + at as u64)));
         }
         let mut bytes = good();
         bytes[0] = 7;
-        let error = Header::parse(&bytes, FileOffset(0x100), 117).unwrap_err();
+        let error = ChunkHeader::parse(&bytes, FileOffset(0x100), 117).unwrap_err();
         assert!(error.is_unknown() && error.to_string().starts_with("chunk version 7 is unknown to "), "{error}");
     }
 }

@@ -168,7 +168,7 @@ pub(super) fn special(entry: i64) -> Result<Special> {
 mod tests {
     use super::*;
     use crate::format::blosc2::item_spec::ItemSpec;
-    use crate::format::blosc2::memory::{ChunkKey, INDEX, Memory};
+    use crate::format::blosc2::memory::{ChunkKey, ContainerMemory, INDEX};
     use crate::format::blosc2::stored_chunk::ChunkLocation;
     use crate::source::Source;
 
@@ -185,7 +185,7 @@ mod tests {
         let location = ChunkLocation { source: Source::from_bytes(bytes), at: FileOffset(0), max_len };
         let account = Account::new(64 << 20, 0);
         let item = ItemSpec {
-            memory: Memory::new(account.clone(), 1 << 30, Arc::default()),
+            memory: ContainerMemory::new(account.clone(), 1 << 30, Arc::default()),
             typesize: Some(8),
             blockshape: Ok(None),
         };

@@ -9,9 +9,9 @@ use crate::format::about::Attributes;
 use crate::format::{Info, ratio};
 
 use super::b2nd;
-use super::entries::Decoded;
+use super::entries::DecodedFrame;
 use super::frame::Frame;
-use super::header::{Codec, Filter, Header, Slots};
+use super::header::{ChunkHeader, Codec, Filter, Slots};
 use super::metalayer::Metalayer;
 use super::msgpack::to_hex;
 use super::registry::{codec_name, filter_name};
@@ -42,7 +42,7 @@ pub(super) fn with_attributes(details: &mut Map<String, Value>, attributes: Opti
 }
 
 /// The details of a frame.
-pub(super) fn frame(frame: &Frame, decoded: &Decoded) -> Map<String, Value> {
+pub(super) fn frame(frame: &Frame, decoded: &DecodedFrame) -> Map<String, Value> {
     let header = &frame.header;
     let levels = ["always", "never", "auto", "forward compatible"];
     let mut map = Map::new();
@@ -84,7 +84,7 @@ pub(super) fn frame(frame: &Frame, decoded: &Decoded) -> Map<String, Value> {
 }
 
 /// The details of a bare chunk.
-pub(super) fn chunk(header: &Header) -> Map<String, Value> {
+pub(super) fn chunk(header: &ChunkHeader) -> Map<String, Value> {
     let mut map = Map::new();
     let mut put = |key: &str, value: Value| drop(map.insert(key.into(), value));
     put("kind", "bare chunk".into());

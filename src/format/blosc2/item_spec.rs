@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use crate::error::Result;
 
-use super::header::Header;
-use super::memory::Memory;
+use super::header::ChunkHeader;
+use super::memory::ContainerMemory;
 
 /// The frame's parameters for the blocks of a chunk, and the memory to decode with.
 #[derive(Debug, Clone)]
 pub(super) struct ItemSpec {
     /// Where decoding allocates memory.
-    pub(super) memory: Arc<Memory>,
+    pub(super) memory: Arc<ContainerMemory>,
     /// Item size in bytes according to the frame; `None` for a chunk without a frame.
     pub(super) typesize: Option<u32>,
     /// Number of items in a block per dimension; `None` if it is no array, an error if that is unknown.
@@ -22,7 +22,7 @@ pub(super) struct ItemSpec {
 
 impl ItemSpec {
     /// Item size in bytes: from the frame if there is one, else from the chunk.
-    pub(super) fn typesize(&self, header: &Header) -> u32 {
+    pub(super) fn typesize(&self, header: &ChunkHeader) -> u32 {
         self.typesize.unwrap_or(header.typesize.into())
     }
 }

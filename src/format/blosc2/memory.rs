@@ -43,7 +43,7 @@ pub(super) struct ChunkKey {
 }
 
 /// The memory of one container.
-pub(super) struct Memory {
+pub(super) struct ContainerMemory {
     /// Maximum size of a block.
     pub(super) block_limit: u64,
     account: Account,
@@ -70,7 +70,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Memory {
+impl ContainerMemory {
     pub(super) fn of(options: &Options) -> Arc<Self> {
         Self::new(options.account.clone(), options.limits.piece, options.idle.clone())
     }
@@ -201,7 +201,7 @@ impl Memory {
 
 impl KeptBlocks {
     /// Counts a decode or copy until the result is dropped.
-    fn activate<'a>(&mut self, memory: &'a Memory) -> Active<'a> {
+    fn activate<'a>(&mut self, memory: &'a ContainerMemory) -> Active<'a> {
         self.active += 1;
         Active(memory)
     }
@@ -221,7 +221,7 @@ impl KeptBlocks {
 }
 
 /// A decode that holds buffers, or a copy from a block.
-pub(super) struct Active<'a>(&'a Memory);
+pub(super) struct Active<'a>(&'a ContainerMemory);
 
 impl Drop for Active<'_> {
     fn drop(&mut self) {
@@ -233,9 +233,9 @@ impl Drop for Active<'_> {
     }
 }
 
-impl fmt::Debug for Memory {
+impl fmt::Debug for ContainerMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory").field("account", &self.account).finish_non_exhaustive()
+        f.debug_struct("ContainerMemory").field("account", &self.account).finish_non_exhaustive()
     }
 }
 
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn who_needs_room_waits_for_a_copy_from_a_kept_block() {
-        let memory = Memory::new(Account::new(100, 0), 1 << 30, Arc::default());
+        let memory = ContainerMemory::new(Account::new(100, 0), 1 << 30, Arc::default());
         let decode = || memory.allocate([80]).map(|(active, [block])| (active, block));
         drop(memory.block(KEY, decode).unwrap());
         // Found, as by a later reader.
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn who_needs_room_does_not_wait_for_a_block_that_is_only_referred_to() {
-        let memory = Memory::new(Account::new(100, 0), 1 << 30, Arc::default());
+        let memory = ContainerMemory::new(Account::new(100, 0), 1 << 30, Arc::default());
         let decode = || memory.allocate([80]).map(|(active, [block])| (active, block));
         let (_, reference) = memory.block(KEY, decode).unwrap();
         assert!(matches!(memory.allocate([80]).map(drop).unwrap_err().kind(), Kind::NoRoom { .. }));

@@ -20,7 +20,7 @@ use super::entries::{failing, unknown_directory};
 use super::frame::Frame;
 use super::item_spec::ItemSpec;
 use super::json;
-use super::memory::Memory;
+use super::memory::ContainerMemory;
 use super::metalayer::Metalayer;
 use super::stored_chunk::ChunkLocation;
 
@@ -36,7 +36,7 @@ pub(super) struct Metalayers {
     source: Arc<Source>,
     layers: Vec<Metalayer>,
     /// Present if each value is a chunk: the memory to decode it with.
-    chunks: Option<Arc<Memory>>,
+    chunks: Option<Arc<ContainerMemory>>,
     gate: Option<ChecksumGate>,
 }
 
@@ -58,7 +58,11 @@ impl Metalayers {
 }
 
 /// The chunk that is the value of a variable-length metalayer.
-pub(super) fn value_of(source: &Arc<Source>, layer: &Metalayer, memory: &Arc<Memory>) -> Result<Arc<ChunkIndex>> {
+pub(super) fn value_of(
+    source: &Arc<Source>,
+    layer: &Metalayer,
+    memory: &Arc<ContainerMemory>,
+) -> Result<Arc<ChunkIndex>> {
     let name = || format!("metalayer {:?}", String::from_utf8_lossy(&layer.name));
     let location = ChunkLocation { source: source.clone(), at: layer.at, max_len: layer.len };
     let header = location.header().map_err(|e| e.within(name()))?;
@@ -89,7 +93,7 @@ pub(super) enum LayerValue {
 
 impl LayerValue {
     /// The value of a variable-length metalayer.
-    pub(super) fn of_chunk(source: &Arc<Source>, layer: &Metalayer, memory: &Arc<Memory>) -> Result<Self> {
+    pub(super) fn of_chunk(source: &Arc<Source>, layer: &Metalayer, memory: &Arc<ContainerMemory>) -> Result<Self> {
         value_of(source, layer, memory).map(Self::Chunk)
     }
 
@@ -163,7 +167,7 @@ impl Metalayers {
     }
 
     /// A corrupt value gets a file that fails on every use.
-    fn decoded(&self, layer: &Metalayer, memory: &Arc<Memory>) -> Result<(File, Option<LayerValue>)> {
+    fn decoded(&self, layer: &Metalayer, memory: &Arc<ContainerMemory>) -> Result<(File, Option<LayerValue>)> {
         let chunk = match value_of(&self.source, layer, memory) {
             Ok(chunk) => chunk,
             Err(error) => return Ok((File::new(failing(error)?).stored(layer.len), None)),

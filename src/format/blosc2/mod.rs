@@ -70,7 +70,7 @@ use bare_chunk::BareChunk;
 use embed_store::StoreFile;
 use frame::Frame;
 use frames::{Frames, OpenFrame};
-use memory::Memory;
+use memory::ContainerMemory;
 use store_dir::StoreDir;
 
 pub(super) use chunk_store::INDEX;
@@ -117,7 +117,7 @@ pub(super) fn has_index(place: &Place) -> bool {
 }
 
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
-    let memory = Memory::of(options);
+    let memory = ContainerMemory::of(options);
     let Some(source) = &input.source else {
         let dir = input.dir.as_ref().ok_or_else(|| Error::unsupported("neither a file nor a directory", "file"))?;
         if dir.source(INDEX).is_err_and(|e| e.errno() == libc::ENOENT) && store_dir::is_store(dir)? {

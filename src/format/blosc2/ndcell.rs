@@ -128,10 +128,10 @@ mod tests {
     #![allow(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing, reason = "a test")]
     use super::*;
     use crate::account::Account;
-    use crate::format::blosc2::memory::Memory;
+    use crate::format::blosc2::memory::ContainerMemory;
 
-    fn memory() -> std::sync::Arc<Memory> {
-        Memory::new(Account::new(0, 0), 0, std::sync::Arc::default())
+    fn memory() -> std::sync::Arc<ContainerMemory> {
+        ContainerMemory::new(Account::new(0, 0), 0, std::sync::Arc::default())
     }
 
     fn decoded(shape: &[u32], side: u8, src: &[u8]) -> Result<Vec<u8>> {

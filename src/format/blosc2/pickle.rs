@@ -30,7 +30,7 @@ pub(super) fn to_json(bytes: &[u8]) -> Option<Value> {
 }
 
 /// A value; others are referred to by their number, so that one that is shared can still grow.
-enum Node {
+enum PickleNode {
     Plain(Value),
     List(Vec<usize>),
     Dict(Vec<(usize, usize)>),
@@ -41,7 +41,7 @@ enum Node {
 /// The stack machine that a pickle is a program for.
 #[derive(Default)]
 struct Machine {
-    nodes: Vec<Node>,
+    nodes: Vec<PickleNode>,
     stack: Vec<usize>,
     marks: Vec<usize>,
     memo: Vec<usize>,
@@ -56,8 +56,8 @@ impl Machine {
             0x80 => drop(cur.u8(WHAT).ok()?),
             0x95 => drop(cur.u64_le(WHAT).ok()?),
             b'(' => self.marks.push(self.stack.len()),
-            b'}' => self.push(Node::Dict(Vec::new()))?,
-            b']' | b')' => self.push(Node::List(Vec::new()))?,
+            b'}' => self.push(PickleNode::Dict(Vec::new()))?,
+            b']' | b')' => self.push(PickleNode::List(Vec::new()))?,
             0x94 => self.memo.push(*self.stack.last()?),
             b'h' => self.recall(cur.u8(WHAT).ok()?.into())?,
             b'j' => self.recall(cur.u32_le(WHAT).ok()?.into())?,
@@ -81,23 +81,23 @@ impl Machine {
             0x85..=0x87 => {
                 let count = usize::from(opcode.checked_sub(0x84)?);
                 let items = self.stack.split_off(self.stack.len().checked_sub(count)?);
-                self.push(Node::List(items))?;
+                self.push(PickleNode::List(items))?;
             }
             b't' => {
                 let items = self.since_mark()?;
-                self.push(Node::List(items))?;
+                self.push(PickleNode::List(items))?;
             }
             0x93 => self.class()?,
             b'R' => self.call()?,
             _ => {
                 let value = plain(opcode, cur)?;
-                self.push(Node::Plain(value))?;
+                self.push(PickleNode::Plain(value))?;
             }
         }
         Some(true)
     }
 
-    fn push(&mut self, node: Node) -> Option<()> {
+    fn push(&mut self, node: PickleNode) -> Option<()> {
         if self.nodes.len() >= NODES {
             return None;
         }
@@ -117,13 +117,13 @@ impl Machine {
     }
 
     fn append(&mut self, items: Vec<usize>) -> Option<()> {
-        let Node::List(list) = self.nodes.get_mut(*self.stack.last()?)? else { return None };
+        let PickleNode::List(list) = self.nodes.get_mut(*self.stack.last()?)? else { return None };
         list.extend(items);
         Some(())
     }
 
     fn set(&mut self, items: &[usize]) -> Option<()> {
-        let Node::Dict(dict) = self.nodes.get_mut(*self.stack.last()?)? else { return None };
+        let PickleNode::Dict(dict) = self.nodes.get_mut(*self.stack.last()?)? else { return None };
         for pair in items.chunks(2) {
             let &[key, value] = pair else { return None };
             dict.push((key, value));
@@ -134,13 +134,14 @@ impl Machine {
     fn class(&mut self) -> Option<()> {
         self.stack.pop()?;
         let module = self.stack.pop()?;
-        matches!(self.nodes.get(module)?, Node::Plain(name) if name == MODULE).then_some(())?;
-        self.push(Node::Class)
+        matches!(self.nodes.get(module)?, PickleNode::Plain(name) if name == MODULE).then_some(())?;
+        self.push(PickleNode::Class)
     }
 
     fn call(&mut self) -> Option<()> {
         let (arguments, class) = (self.stack.pop()?, self.stack.pop()?);
-        let (Node::List(arguments), Node::Class) = (self.nodes.get(arguments)?, self.nodes.get(class)?) else {
+        let (PickleNode::List(arguments), PickleNode::Class) = (self.nodes.get(arguments)?, self.nodes.get(class)?)
+        else {
             return None;
         };
         let &[argument] = arguments.as_slice() else { return None };
@@ -152,9 +153,9 @@ impl Machine {
         let depth = depth.checked_sub(1)?;
         *left = left.checked_sub(1)?;
         match self.nodes.get(node)? {
-            Node::Plain(value) => Some(value.clone()),
-            Node::List(items) => items.iter().map(|&item| self.json(item, depth, left)).collect(),
-            Node::Dict(pairs) => {
+            PickleNode::Plain(value) => Some(value.clone()),
+            PickleNode::List(items) => items.iter().map(|&item| self.json(item, depth, left)).collect(),
+            PickleNode::Dict(pairs) => {
                 let mut map = Map::new();
                 for &(key, value) in pairs {
                     let key = match self.json(key, depth, left)? {
@@ -165,7 +166,7 @@ impl Machine {
                 }
                 Some(map.into())
             }
-            Node::Class => None,
+            PickleNode::Class => None,
         }
     }
 }

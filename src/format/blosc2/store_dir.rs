@@ -24,7 +24,7 @@ use super::entries::failing;
 use super::frame::Frame;
 use super::frames::{self, FrameDir, Frames, OpenFrame, OpenFrames};
 use super::info;
-use super::memory::Memory;
+use super::memory::ContainerMemory;
 use super::store::{self, Store, StoreMember};
 
 /// The file by which a store is known, with its small leaves; and the metalayers, one of which it has.
@@ -60,7 +60,7 @@ pub(super) struct StoreDir {
 /// A file of a store.
 struct StoreFile {
     files: PinnedFiles,
-    memory: Arc<Memory>,
+    memory: Arc<ContainerMemory>,
     open: Arc<OpenFrames>,
     /// Its number among the files.
     number: usize,
@@ -73,7 +73,7 @@ impl StoreDir {
     ///
     /// # Errors
     /// Fails if its index is none.
-    pub(super) fn open(place: &Place, options: &Options, memory: &Arc<Memory>) -> Result<Self> {
+    pub(super) fn open(place: &Place, options: &Options, memory: &Arc<ContainerMemory>) -> Result<Self> {
         let index = place.source(INDEX)?;
         let files = place.pin_below(&options.account).map_err(|e| match e.kind() {
             Kind::Unsupported(_) => Error::unsupported(UNLISTED, "URL"),

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::limits::zeroed;
 use crate::source::{SmallReads, Source};
 
-use super::header::Header;
+use super::header::ChunkHeader;
 
 /// Location of a chunk, and the most bytes that it may take there.
 #[derive(Debug, Clone)]
@@ -20,11 +20,11 @@ pub(super) struct ChunkLocation {
 
 impl ChunkLocation {
     /// Reads only the header of the chunk.
-    pub(super) fn header(&self) -> Result<Header> {
+    pub(super) fn header(&self) -> Result<ChunkHeader> {
         let mut bytes = [0; 32];
         let len = self.max_len.min(self.source.len().saturating_sub(self.at.0)).min(32) as usize;
         self.source.read(self.at, &mut bytes[..len], "chunk header")?;
-        Header::parse(&bytes[..len], self.at, self.max_len)
+        ChunkHeader::parse(&bytes[..len], self.at, self.max_len)
     }
 }
 

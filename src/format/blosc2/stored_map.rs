@@ -175,7 +175,7 @@ mod tests {
     use crate::account::Account;
     use crate::bytes::FileOffset;
     use crate::format::blosc2::item_spec::ItemSpec;
-    use crate::format::blosc2::memory::{ChunkKey, INDEX, Memory};
+    use crate::format::blosc2::memory::{ChunkKey, ContainerMemory, INDEX};
     use crate::format::blosc2::stored_chunk::ChunkLocation;
     use crate::source::Source;
 
@@ -191,7 +191,7 @@ mod tests {
         bytes.extend((0..count).flat_map(|i| entry(i).to_le_bytes()));
         let max_len = to_u64(bytes.len());
         let location = ChunkLocation { source: Source::from_bytes(bytes), at: FileOffset(0), max_len };
-        let memory = Memory::new(Account::new(64 << 20, 0), 1 << 30, Arc::default());
+        let memory = ContainerMemory::new(Account::new(64 << 20, 0), 1 << 30, Arc::default());
         let item = ItemSpec { memory, typesize: Some(8), blockshape: Ok(None) };
         Chunk::open(&location, &item, ChunkKey { index: 0, chunk: INDEX }).unwrap()
     }

@@ -45,8 +45,8 @@ pub(super) fn content(
         let (stream, gate, resident) = (Arc::clone(stream), gate.cloned(), resident.clone());
         BlobRef::new(Linear { stream, range, piece, gate, warmup, device, resident })
     };
-    let shape = stream.bricks().and_then(|bricks| Shape::of(bricks, stream.len(), limits));
-    let Some(Shape { bricks, array, layout }) = shape else {
+    let shape = stream.bricks().and_then(|bricks| BrickShape::of(bricks, stream.len(), limits));
+    let Some(BrickShape { bricks, array, layout }) = shape else {
         let blob = linear(0..stream.len());
         return (Content::Blob(blob.clone()), vec![blob]);
     };
@@ -257,14 +257,14 @@ impl Batched for Bricked {
 }
 
 /// Validated bricks: sizes do not overflow, and the array is within the stream.
-struct Shape {
+struct BrickShape {
     bricks: Bricks,
     /// Bytes of the array.
     array: u64,
     layout: Layout,
 }
 
-impl Shape {
+impl BrickShape {
     /// `None` if the dimensions are empty or inconsistent, or a brick exceeds the piece limit; the stream is then read
     /// linearly.
     fn of(bricks: Bricks, len: u64, limits: &Limits) -> Option<Self> {

@@ -26,7 +26,7 @@ const BEHIND: u32 = 4;
 
 /// Pieces to decode after a read.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Next {
+pub(super) struct NextPieces {
     /// Pieces at which parts begin, to be decoded ahead.
     pub(super) parts: Vec<u64>,
     /// The next pieces of the same part, to be decoded one after the other.
@@ -37,7 +37,7 @@ pub(super) struct Next {
 
 /// Where a walk is.
 #[derive(Debug, Default)]
-pub(super) struct Walk {
+pub(super) struct StreamWalk {
     /// The piece that was read last.
     at: Option<u64>,
     /// Parts that were read in a row.
@@ -48,7 +48,7 @@ pub(super) struct Walk {
     chosen: u64,
 }
 
-impl Walk {
+impl StreamWalk {
     /// Whether piece `piece` was read last.
     pub(super) fn is_at(&self, piece: u64) -> bool {
         self.at == Some(piece)
@@ -63,8 +63,8 @@ impl Walk {
         room: u64,
         is_run: impl Fn(u64) -> bool,
         range: impl Fn(u64) -> Option<Range<u64>>,
-    ) -> Next {
-        let Some(from) = self.at.replace(piece).filter(|&from| from != piece) else { return Next::default() };
+    ) -> NextPieces {
+        let Some(from) = self.at.replace(piece).filter(|&from| from != piece) else { return NextPieces::default() };
         let next = piece.saturating_add(1);
         let begun = |pieces: Range<u64>| pieces.filter(|&piece| !is_run(piece));
         self.steps = if from.saturating_add(1) == piece { self.steps.saturating_add(1) } else { 0 };
@@ -81,7 +81,7 @@ impl Walk {
         let run = (next..next.saturating_add(RUN)).take_while(|piece| is_run(*piece) && fits(piece)).count();
         let run = if self.steps >= PATIENCE && most > 0 { to_u64(run) } else { 0 };
         let behind = piece.checked_sub(BEHIND.into()).filter(|_| self.steps >= BEHIND);
-        let chosen = |parts| Next { parts, run: next..next.saturating_add(run), behind };
+        let chosen = |parts| NextPieces { parts, run: next..next.saturating_add(run), behind };
         if self.streak < PATIENCE {
             self.chosen = 0;
             return chosen(Vec::new());
@@ -99,14 +99,14 @@ mod tests {
     use super::*;
 
     /// Parts of `pieces` pieces of `len` bytes, 100 pieces in all.
-    fn reads(walk: &mut Walk, pieces: u64, len: u64, at: u64) -> Vec<u64> {
+    fn reads(walk: &mut StreamWalk, pieces: u64, len: u64, at: u64) -> Vec<u64> {
         let range = |piece: u64| (piece < 100).then_some(piece * len..(piece + 1) * len);
         walk.reads(at, 3, 32 << 20, |piece| !piece.is_multiple_of(pieces), range).parts
     }
 
     #[test]
     fn parts_that_are_read_in_order_are_chosen_once_each_and_others_not_at_all() {
-        let mut walk = Walk::default();
+        let mut walk = StreamWalk::default();
         let chosen: Vec<_> = [0, 1, 1, 2, 3, 4].map(|at| reads(&mut walk, 1, 100, at)).into();
         assert_eq!(chosen, [vec![], vec![], vec![], vec![3, 4, 5], vec![6], vec![7]]);
         // A jump, and on from there.
@@ -120,14 +120,14 @@ mod tests {
 
     #[test]
     fn of_long_parts_the_beginnings_are_chosen_and_no_more_than_fits() {
-        let mut walk = Walk::default();
-        let read = |walk: &mut Walk, at| reads(walk, 10, 1 << 20, at);
+        let mut walk = StreamWalk::default();
+        let read = |walk: &mut StreamWalk, at| reads(walk, 10, 1 << 20, at);
         for at in [0, 3, 9, 15, 18] {
             assert!(read(&mut walk, at).is_empty(), "{at}");
         }
         assert_eq!(read(&mut walk, 21), [30]);
         assert_eq!(read(&mut walk, 25), [40]);
-        let mut walk = Walk::default();
+        let mut walk = StreamWalk::default();
         assert!((0..90).all(|at| reads(&mut walk, 1, 17 << 20, at).is_empty()));
     }
 
@@ -135,7 +135,7 @@ mod tests {
     fn no_more_is_chosen_than_is_kept_until_the_walk_is_there() {
         let range = |piece: u64| (piece < 100).then_some(piece * 100..(piece + 1) * 100);
         for (room, count) in [(0, 0), (100, 0), (199, 0), (200, 1), (350, 2), (u64::MAX, 3)] {
-            let mut walk = Walk::default();
+            let mut walk = StreamWalk::default();
             let chosen = [0, 1, 2].map(|at| walk.reads(at, 3, room, |_| false, range).parts.len());
             assert_eq!(chosen, [0, 0, count], "{room}");
         }
@@ -145,7 +145,7 @@ mod tests {
     fn within_a_part_the_next_pieces_are_chosen_and_those_behind_go() {
         let range = |piece: u64| (piece < 30).then_some(piece * 100..(piece + 1) * 100);
         let is_run = |piece: u64| !piece.is_multiple_of(20);
-        let mut walk = Walk::default();
+        let mut walk = StreamWalk::default();
         let next: Vec<_> = (0..30).map(|at| walk.reads(at, 1, 350, is_run, range)).collect();
         assert!(next.iter().all(|next| next.parts.is_empty()));
         let runs: Vec<_> = next.iter().map(|next| next.run.clone()).filter(|run| !run.is_empty()).collect();
@@ -154,10 +154,10 @@ mod tests {
         let behind: Vec<_> = next.iter().filter_map(|next| next.behind).collect();
         assert_eq!(behind, (0..30 - u64::from(BEHIND)).collect::<Vec<_>>());
         // A walk that skips pieces; one without threads.
-        let mut walk = Walk::default();
-        let nothing = |next: &Next| next.run.is_empty() && next.behind.is_none();
+        let mut walk = StreamWalk::default();
+        let nothing = |next: &NextPieces| next.run.is_empty() && next.behind.is_none();
         assert!((0..14).all(|i| nothing(&walk.reads(2 * i, 1, 350, is_run, range))));
-        let mut walk = Walk::default();
+        let mut walk = StreamWalk::default();
         assert!((0..30).all(|at| walk.reads(at, 0, 350, is_run, range).run.is_empty()));
     }
 }

@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use super::broken::explain;
 use super::{
-    BlobRef, Check, Container, Content, Entry, Format, Info, Input, Node, Options, Piece, detect, has_extension,
-    has_usual_extension, open_or_explain, space,
+    BlobRef, Check, Container, Content, Entry, Format, Info, Input, Node, Options, Piece, PieceKey, detect,
+    has_extension, has_usual_extension, open_or_explain, space,
 };
 use crate::account::{Pieces, decode_budget};
 use crate::checksum::Verify;
@@ -35,7 +35,7 @@ pub(super) use decoded::Decoded;
 
 /// The decoded pieces of outer containers that were read last, of all containers that share an account: by the id of
 /// the blob, and their number in it.
-pub type OuterPieces = Recent<(u64, u64), Piece>;
+pub type OuterPieces = Recent<PieceKey, Piece>;
 
 /// Maximum number of pieces of outer containers, and of their bytes.
 const OUTER: (NonZeroUsize, u64) = (NonZeroUsize::new(1 << 20).unwrap(), 64 << 20);
@@ -88,7 +88,7 @@ pub(super) fn open(format: &Format, input: &Input, options: &Options) -> Result<
             let (outer, at, of) = (container.sources(), path.clone(), options.clone());
             let bytes = move || {
                 let source = Source::of(&at, Decoded::new(outer.clone(), stream.clone(), &of)?);
-                Ok(Bytes { source, content: Some(Content::Blob(stream.clone())) })
+                Ok(NestedBytes { source, content: Some(Content::Blob(stream.clone())) })
             };
             let inner = Arc::new(InnerContainer::new(path, options, own, bytes));
             Arc::new(Outer { container, stem, inner: Some(inner) })
@@ -128,7 +128,7 @@ pub(super) fn is_enclosed(name: &[u8], options: &Options) -> bool {
 }
 
 /// The bytes of a container in another one.
-pub(super) struct Bytes {
+pub(super) struct NestedBytes {
     pub(super) source: Arc<Source>,
     /// The same as a part of decoded content: readers then share its pieces.
     pub(super) content: Option<Content>,
@@ -138,7 +138,7 @@ pub(super) struct Bytes {
 pub(super) struct InnerContainer {
     path: PathBuf,
     options: Options,
-    bytes: Box<dyn Fn() -> Result<Bytes> + Send + Sync>,
+    bytes: Box<dyn Fn() -> Result<NestedBytes> + Send + Sync>,
     opened: Once<Arc<dyn Container>>,
 }
 
@@ -148,7 +148,7 @@ impl InnerContainer {
         path: PathBuf,
         options: &Options,
         own: u64,
-        bytes: impl Fn() -> Result<Bytes> + Send + Sync + 'static,
+        bytes: impl Fn() -> Result<NestedBytes> + Send + Sync + 'static,
     ) -> Self {
         let file_size = if options.depth == 0 { own } else { options.file_size };
         let pieces = Pieces::new(options.account.clone());
@@ -182,7 +182,7 @@ fn decode_all(blob: &BlobRef) -> Result<()> {
 impl Enclosed for InnerContainer {
     fn open(&self) -> Result<Arc<dyn Container>> {
         let open = || {
-            let Bytes { source, content } = (self.bytes)()?;
+            let NestedBytes { source, content } = (self.bytes)()?;
             // A stream that is verified before its first byte is decoded to its end.
             let is_first = matches!(self.options.verify.resolve(source.len()), Verify::First);
             let whole = if is_first { source.len() } else { 0 };

@@ -15,7 +15,7 @@ use crate::source::stays_inside;
 
 use super::Archive;
 use super::index::{Index, ROOT};
-use super::node::{Node as Member, NodeKind};
+use super::node::{NodeKind, TarNode as Member};
 
 /// A directory of an archive, or a container among the members.
 pub(super) struct MemberDir {

@@ -24,7 +24,7 @@ const MAGIC: std::ops::Range<usize> = 257..265;
 
 /// A header.
 #[derive(Debug)]
-pub(super) struct Header {
+pub(super) struct TarHeader {
     /// Where it is in the archive.
     pub(super) at: FileOffset,
     pub(super) kind: u8,
@@ -41,7 +41,7 @@ pub(super) struct Header {
     pub(super) fields: tar::Header,
 }
 
-impl Header {
+impl TarHeader {
     /// Parses a block, which is not all zeros.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Header {
 
 /// Whether `block` is a header by its sum.
 pub(super) fn is_header(block: &[u8; BLOCK_LEN]) -> bool {
-    Header::parse(block, FileOffset(0)).is_ok()
+    TarHeader::parse(block, FileOffset(0)).is_ok()
 }
 
 /// The sums of the bytes, unsigned and signed, with spaces instead of the sum itself. 512 bytes cannot overflow.
@@ -141,8 +141,9 @@ mod tests {
         ] {
             let (mtime, size) = (offset_of!(OldHeader, mtime), offset_of!(OldHeader, size));
             let field = &[field, &[0; 12]].concat()[..12];
-            assert_eq!(Header::parse(&header(mtime, field), FileOffset(0)).unwrap().mtime, want, "{field:?}");
-            let found = Header::parse(&header(size, field), FileOffset(1024)).map(|header| header.size.cast_signed());
+            assert_eq!(TarHeader::parse(&header(mtime, field), FileOffset(0)).unwrap().mtime, want, "{field:?}");
+            let found =
+                TarHeader::parse(&header(size, field), FileOffset(1024)).map(|header| header.size.cast_signed());
             assert_eq!(found.as_ref().ok(), want.as_ref(), "{field:?}");
             if let Err(e) = found {
                 assert_eq!((e.what(), e.offset()), ("size", Some(FileOffset(1024 + 124))));
@@ -158,7 +159,7 @@ mod tests {
             block[MAGIC].copy_from_slice(magic);
             let mut fields = tar::Header::from_byte_slice(&block).clone();
             fields.set_cksum();
-            Header::parse(fields.as_bytes(), FileOffset(0)).unwrap().name
+            TarHeader::parse(fields.as_bytes(), FileOffset(0)).unwrap().name
         };
         assert_eq!(name(USTAR), b"prefix/name");
         assert_eq!(name(b"ustar\0\0\0"), b"prefix/name");

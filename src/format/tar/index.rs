@@ -9,7 +9,7 @@ use crate::account::{Account, Records, Text};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 
-use super::node::{NONE, Node, NodeKind, halves};
+use super::node::{NONE, NodeKind, TarNode, halves};
 
 /// Maximum number of directories above a member.
 pub(super) const DEPTH: usize = 256;
@@ -49,7 +49,7 @@ impl Index {
     ///
     /// # Errors
     /// Fails if the account is exhausted.
-    pub(super) fn push(&mut self, node: &Node, name: &[u8]) -> Result<()> {
+    pub(super) fn push(&mut self, node: &TarNode, name: &[u8]) -> Result<()> {
         self.names.push(name)?;
         self.nodes.push(node.encode())
     }
@@ -78,8 +78,8 @@ impl Index {
     }
 
     /// Node `number`.
-    pub(super) fn node(&self, number: u32) -> Option<Node> {
-        self.nodes.get(usize::try_from(number).ok()?).map(Node::decode)
+    pub(super) fn node(&self, number: u32) -> Option<TarNode> {
+        self.nodes.get(usize::try_from(number).ok()?).map(TarNode::decode)
     }
 
     pub(super) fn name(&self, number: u32) -> &[u8] {
@@ -87,12 +87,12 @@ impl Index {
     }
 
     /// The target of the symbolic link `node`.
-    pub(super) fn target(&self, node: &Node) -> &[u8] {
+    pub(super) fn target(&self, node: &TarNode) -> &[u8] {
         usize::try_from(node.at).ok().and_then(|number| self.targets.bytes(number)).unwrap_or_default()
     }
 
     /// The children of the directory `dir`, in the order of the archive.
-    pub(super) fn children(&self, dir: u32) -> impl Iterator<Item = (u32, Node)> {
+    pub(super) fn children(&self, dir: u32) -> impl Iterator<Item = (u32, TarNode)> {
         let mut at = self.node(dir).filter(|node| node.kind == NodeKind::Dir).map_or(NONE, |node| halves(node.at).0);
         std::iter::from_fn(move || {
             let (number, node) = (at, self.node(at)?);
@@ -112,10 +112,10 @@ impl Index {
         std::iter::from_fn(up).take(DEPTH.saturating_add(1)).count()
     }
 
-    pub(super) fn set(&mut self, number: u32, node: &Node) -> Result<()> {
+    pub(super) fn set(&mut self, number: u32, node: &TarNode) -> Result<()> {
         self.nodes.set(to_usize(number.into(), WHAT)?, node.encode())
     }
 }
 
 /// Whether a node of this name is shown as a directory.
-pub(super) type IsDir<'a> = &'a dyn Fn(&Node, &[u8]) -> bool;
+pub(super) type IsDir<'a> = &'a dyn Fn(&TarNode, &[u8]) -> bool;

@@ -18,7 +18,7 @@ use crate::index::Records;
 use crate::limits::Limits;
 
 use super::index::{Index, IsDir, NAME, ROOT};
-use super::node::{NONE, Node, NodeKind, halves};
+use super::node::{NONE, NodeKind, TarNode, halves};
 
 /// Names of the records.
 const HEAD: &str = "tar-members";
@@ -90,7 +90,7 @@ fn load(records: &Records, account: &Account, is_dir: IsDir<'_>) -> Result<Index
         let node = index.node(number).filter(|node| is_linked(&index, number, node)).ok_or_else(wrong)?;
         if number != ROOT && is_dir(&node, index.name(number)) {
             let parent = index.node(node.parent).ok_or_else(wrong)?;
-            index.set(node.parent, &Node { len: parent.len.saturating_add(1), ..parent })?;
+            index.set(node.parent, &TarNode { len: parent.len.saturating_add(1), ..parent })?;
         }
     }
     index.finish()?;
@@ -112,7 +112,7 @@ fn add(index: &mut Index, from: &mut Cursor<'_>) -> Result<()> {
         if len > NAME { Err(wrong()) } else { from.take(len, "name") }
     };
     let (name, target) = (text()?, text()?);
-    let mut node = Node::decode(words);
+    let mut node = TarNode::decode(words);
     let is_known = node.encode() == words && node.mtime.is_none_or(|(_, nanos)| nanos < 1_000_000_000);
     let is_root = index.nodes() == 0;
     let parent = index.node(node.parent).filter(|parent| parent.kind == NodeKind::Dir);
@@ -130,7 +130,7 @@ fn add(index: &mut Index, from: &mut Cursor<'_>) -> Result<()> {
 }
 
 /// Whether the lists that node `number` is in, and has, only go on to later nodes of the same directory.
-fn is_linked(index: &Index, number: u32, node: &Node) -> bool {
+fn is_linked(index: &Index, number: u32, node: &TarNode) -> bool {
     let is_child = |of: u32, child: u32| {
         child == NONE || child > number && index.node(child).is_some_and(|child| child.parent == of)
     };
@@ -146,7 +146,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::super::tar_blocks::{entry, member, pax};
-    use super::super::walk::Walk;
+    use super::super::walk::TarWalk;
     use super::*;
     use crate::codec::zstd::{packed, part_name, unpacked};
     use crate::index::{Index as Kept, SIZE};
@@ -178,19 +178,19 @@ mod tests {
         bytes
     }
 
-    fn dumped(index: &Index) -> Vec<(Node, Vec<u8>, Vec<u8>)> {
+    fn dumped(index: &Index) -> Vec<(TarNode, Vec<u8>, Vec<u8>)> {
         let one = |number: usize| {
             let number = number as u32;
             let node = index.node(number).unwrap();
             let target = if node.kind == NodeKind::Symlink { index.target(&node) } else { b"" };
             // Their numbers differ.
             let at = if node.kind == NodeKind::Symlink { 0 } else { node.at };
-            (Node { at, ..node }, index.name(number).to_vec(), target.to_vec())
+            (TarNode { at, ..node }, index.name(number).to_vec(), target.to_vec())
         };
         (0..index.nodes()).map(one).collect()
     }
 
-    fn is_dir(node: &Node, name: &[u8]) -> bool {
+    fn is_dir(node: &TarNode, name: &[u8]) -> bool {
         node.kind == NodeKind::Dir || name.ends_with(b".b2nd")
     }
 
@@ -220,7 +220,7 @@ mod tests {
         }
 
         fn walked(&self) -> Index {
-            let mut walk = Walk::new(&self.source(), &self.account).unwrap();
+            let mut walk = TarWalk::new(&self.source(), &self.account).unwrap();
             walk.run(&is_dir).unwrap();
             walk.finish().unwrap()
         }

@@ -16,7 +16,7 @@ use crate::limits::Limits;
 use crate::source::Source;
 use crate::wanted;
 
-use super::header::{BLOCK, BLOCK_LEN, Header, number, text};
+use super::header::{BLOCK, BLOCK_LEN, TarHeader, number, text};
 use super::records::{decimal, records, time};
 use super::sparse::Map;
 
@@ -116,7 +116,7 @@ impl Members {
             let Some(block) = self.block(at)?.filter(|block| block.iter().any(|&byte| byte != 0)) else {
                 return Ok(None);
             };
-            let header = Header::parse(block, at)?;
+            let header = TarHeader::parse(block, at)?;
             Limits::check(header.size, LARGEST, "size").map_err(|e| e.at(at))?;
             let data = at.plus(BLOCK);
             self.next = end(data, header.size);
@@ -136,7 +136,7 @@ impl Members {
     }
 
     /// The member with this header.
-    fn member(&mut self, first: FileOffset, header: Header, extended: Extended) -> Result<Member> {
+    fn member(&mut self, first: FileOffset, header: TarHeader, extended: Extended) -> Result<Member> {
         let mut data = header.at.plus(BLOCK);
         let mut member = Member {
             at: first,

@@ -41,15 +41,15 @@ use crate::recent::Recent;
 use crate::source::{SmallReads, Source};
 use crate::wanted::is_given_up;
 
-use super::nested::{self, Bytes, InnerContainer};
+use super::nested::{self, InnerContainer, NestedBytes};
 use super::{Check, Container, Content, Directory, Entry, File, FileExtent, Format, Info, Input, Options};
 use dir::MemberDir;
-use header::{BLOCK_LEN, Header};
+use header::{BLOCK_LEN, TarHeader};
 use index::{Index, ROOT};
 use members::{Member, Members};
-use node::{Node, NodeKind};
+use node::{NodeKind, TarNode};
 use sparse::Sparse;
-use walk::Walk;
+use walk::TarWalk;
 
 /// The entry in the table of formats. A tar file in a directory stays a file; one in a stream is a directory.
 pub(super) const FORMAT: Format =
@@ -77,14 +77,14 @@ fn is_zero(block: &[u8]) -> bool {
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
     let block = SmallReads::new(&source).array::<BLOCK_LEN>(FileOffset(0), "header")?;
-    let version = if is_zero(&block) { "empty" } else { version(&Header::parse(&block, FileOffset(0))?) };
+    let version = if is_zero(&block) { "empty" } else { version(&TarHeader::parse(&block, FileOffset(0))?) };
     let (content, options) = (input.content.clone(), options.clone());
     let (index, walk, open) = (Once::new(), Mutex::default(), Recent::new(OPEN));
     Ok(Arc::new(Tar(Arc::new(Archive { source, content, options, version, index, walk, open }))))
 }
 
 /// The dialect of the archive.
-fn version(header: &Header) -> &'static str {
+fn version(header: &TarHeader) -> &'static str {
     match header.kind {
         b'x' | b'g' | b'X' => "pax",
         _ if header.fields.as_gnu().is_some() => "gnu",
@@ -104,7 +104,7 @@ struct Archive {
     version: &'static str,
     index: Once<Index>,
     /// The walk for it, if it was given up.
-    walk: Mutex<Option<Walk>>,
+    walk: Mutex<Option<TarWalk>>,
     /// The containers among the members that were in use last.
     open: Recent<u32, Arc<InnerContainer>>,
 }
@@ -114,7 +114,7 @@ impl Archive {
     fn index(&self) -> Result<&Index> {
         self.index.get(|| {
             let records = self.options.index.of(&self.source).filter(|_| self.source.len() >= kept::LEAST);
-            let is_dir = |node: &Node, name: &[u8]| self.is_dir(node, name);
+            let is_dir = |node: &TarNode, name: &[u8]| self.is_dir(node, name);
             if let Some(records) = &records
                 && let Some(index) = kept::find(records, &self.options.account, &is_dir)?
             {
@@ -123,7 +123,7 @@ impl Archive {
             }
             let mut walk = match self.walk.lock().unwrap_or_else(PoisonError::into_inner).take() {
                 Some(walk) => walk,
-                None => Walk::new(&self.source, &self.options.account)?,
+                None => TarWalk::new(&self.source, &self.options.account)?,
             };
             if let Err(e) = walk.run(&is_dir) {
                 if is_given_up(&e) {
@@ -162,7 +162,7 @@ impl Archive {
     }
 
     /// The file of `node`.
-    fn file(self: &Arc<Self>, node: &Node) -> File {
+    fn file(self: &Arc<Self>, node: &TarNode) -> File {
         let len = node.len;
         let content = match node.kind {
             NodeKind::Sparse => {
@@ -186,17 +186,17 @@ impl Archive {
     }
 
     /// Whether the member `name` is shown as the container that it is by its name.
-    fn is_container(&self, node: &Node, name: &[u8]) -> bool {
+    fn is_container(&self, node: &TarNode, name: &[u8]) -> bool {
         node.kind == NodeKind::File && node.len > 0 && nested::is_enclosed(name, &self.options)
     }
 
     /// Whether the member `name` is shown as a directory.
-    fn is_dir(&self, node: &Node, name: &[u8]) -> bool {
+    fn is_dir(&self, node: &TarNode, name: &[u8]) -> bool {
         node.kind == NodeKind::Dir || self.is_container(node, name)
     }
 
     /// The container that the member `number` is.
-    fn container(self: &Arc<Self>, number: u32, node: &Node) -> Result<Arc<InnerContainer>> {
+    fn container(self: &Arc<Self>, number: u32, node: &TarNode) -> Result<Arc<InnerContainer>> {
         let path = self.path(number)?;
         let make = || {
             let (source, at, len) = (Arc::clone(&self.source), node.at().0, node.len);
@@ -204,7 +204,7 @@ impl Archive {
             let (of, file_size) = (path.clone(), self.source.len());
             let bytes = move || {
                 let source = Source::within(&source, at..at.saturating_add(len), of.clone())?;
-                Ok(Bytes { source, content: content.clone() })
+                Ok(NestedBytes { source, content: content.clone() })
             };
             Arc::new(InnerContainer::new(path, &self.options, file_size, bytes))
         };

@@ -27,7 +27,7 @@ pub(super) enum NodeKind {
 
 /// A member in the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Node {
+pub(super) struct TarNode {
     pub(super) parent: u32,
     /// The next child of the same directory.
     pub(super) next: u32,
@@ -43,7 +43,7 @@ pub(super) struct Node {
     pub(super) mtime: Option<(i64, u32)>,
 }
 
-impl Node {
+impl TarNode {
     pub(super) fn new(parent: u32, kind: NodeKind) -> Self {
         let at = if kind == NodeKind::Dir { pair(NONE, NONE) } else { 0 };
         Self { parent, next: NONE, kind, mode: None, len: 0, at, mtime: None }
@@ -126,9 +126,9 @@ mod tests {
     fn a_sparse_file_has_its_headers_and_about_the_size_of_its_content() {
         let most = (1 << SIZE) - BLOCK;
         for (at, stored, len) in [(0, 0, 0), (512, 0, 7), (most, 7, 7), (1024, 4096, 5 << 20), (512, 1 << 40, most)] {
-            let mut node = Node::new(0, NodeKind::Sparse);
+            let mut node = TarNode::new(0, NodeKind::Sparse);
             (node.at, node.len) = (sparse_at(FileOffset(at), stored, len), len);
-            let node = Node::decode(node.encode());
+            let node = TarNode::decode(node.encode());
             assert_eq!(node.at(), FileOffset(at));
             assert!(node.stored() <= stored && stored - node.stored() <= (len >> PART) + 1, "{stored}");
         }
@@ -141,8 +141,8 @@ mod tests {
                 [(None, None), (Some(0o777), Some((-MOST, 999_999_999))), (Some(0), Some((MOST - 1, 0)))]
             {
                 let len = (1 << SIZE) - 1;
-                let node = Node { parent: 7, next: NONE, kind, mode, len, at: u64::MAX, mtime };
-                assert_eq!(Node::decode(node.encode()), node);
+                let node = TarNode { parent: 7, next: NONE, kind, mode, len, at: u64::MAX, mtime };
+                assert_eq!(TarNode::decode(node.encode()), node);
             }
         }
     }

@@ -17,16 +17,16 @@ use crate::source::Source;
 
 use super::index::{DEPTH, Index, IsDir, NAME, ROOT, WHAT};
 use super::members::{Member, Members, What};
-use super::node::{NONE, Node, NodeKind, halves, pair, sparse_at};
+use super::node::{NONE, NodeKind, TarNode, halves, pair, sparse_at};
 
 /// A walk over the headers of an archive, which may be given up and go on later.
-pub(super) struct Walk {
+pub(super) struct TarWalk {
     source: Arc<Source>,
     members: Members,
     building: Building,
 }
 
-impl Walk {
+impl TarWalk {
     /// At the beginning of the archive `source`.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ struct Building {
 impl Building {
     fn new(account: &Account) -> Result<Self> {
         let mut index = Index::new(account);
-        index.push(&Node::new(ROOT, NodeKind::Dir), b"")?;
+        index.push(&TarNode::new(ROOT, NodeKind::Dir), b"")?;
         Ok(Self { index, by_name: HashIndex::new(account), last: (Vec::new(), ROOT) })
     }
 
@@ -114,7 +114,8 @@ impl Building {
             return if kind == NodeKind::Dir { self.describe(ROOT, member).map(|()| true) } else { Ok(false) };
         };
         let Some(parent) = self.directory(above, is_dir)? else { return Ok(false) };
-        let mut node = Node { mode: member.mode, mtime: member.mtime, len: member.len, ..Node::new(parent, kind) };
+        let mut node =
+            TarNode { mode: member.mode, mtime: member.mtime, len: member.len, ..TarNode::new(parent, kind) };
         match kind {
             NodeKind::Dir => node.len = 0,
             NodeKind::File => node.at = member.data.0,
@@ -125,7 +126,7 @@ impl Building {
                 // The member of that name now: a later one may replace it there, but not here.
                 let found = self.find_path(link).and_then(|number| self.index.node(number));
                 match found.filter(|found| found.kind != NodeKind::Dir) {
-                    Some(found) => node = Node { parent, next: NONE, ..found },
+                    Some(found) => node = TarNode { parent, next: NONE, ..found },
                     None => node.at = member.at.0,
                 }
             }
@@ -134,14 +135,14 @@ impl Building {
     }
 
     /// Puts `node` into its directory, under `name`; returns whether it is shown there.
-    fn put(&mut self, node: Node, name: &[u8], is_dir: IsDir<'_>) -> Result<bool> {
+    fn put(&mut self, node: TarNode, name: &[u8], is_dir: IsDir<'_>) -> Result<bool> {
         let Some(number) = self.find(node.parent, name) else { return self.append(node, name, is_dir).map(|_| true) };
         let Some(there) = self.index.node(number) else { return Ok(false) };
-        let is_member_dir = |node: &Node| node.kind == NodeKind::Dir;
-        let is_shown_as_dir = |node: &Node| u64::from(is_dir(node, name));
+        let is_member_dir = |node: &TarNode| node.kind == NodeKind::Dir;
+        let is_shown_as_dir = |node: &TarNode| u64::from(is_dir(node, name));
         let is_empty = halves(there.at).0 == NONE;
         if is_member_dir(&there) && is_member_dir(&node) {
-            return self.index.set(number, &Node { mode: node.mode, mtime: node.mtime, ..there }).map(|()| true);
+            return self.index.set(number, &TarNode { mode: node.mode, mtime: node.mtime, ..there }).map(|()| true);
         }
         if is_member_dir(&there) && !is_empty {
             return Ok(false);
@@ -151,13 +152,13 @@ impl Building {
         self.index.bytes = self.index.bytes.saturating_sub(there.len).saturating_add(node.len);
         if let Some(dir) = self.index.node(node.parent) {
             let len = dir.len.saturating_add(after).saturating_sub(before);
-            self.index.set(node.parent, &Node { len, ..dir })?;
+            self.index.set(node.parent, &TarNode { len, ..dir })?;
         }
-        self.index.set(number, &Node { next: there.next, ..node }).map(|()| true)
+        self.index.set(number, &TarNode { next: there.next, ..node }).map(|()| true)
     }
 
     /// Adds `node` as the last child of its directory; returns its number.
-    fn append(&mut self, node: Node, name: &[u8], is_dir: IsDir<'_>) -> Result<u32> {
+    fn append(&mut self, node: TarNode, name: &[u8], is_dir: IsDir<'_>) -> Result<u32> {
         let (value, limit) = (to_u64(self.index.nodes()), u64::from(NONE).saturating_sub(1));
         let number = u32::try_from(value).ok().filter(|&number| number < NONE);
         let number = number.ok_or_else(|| Error::new(Kind::TooLarge { value, limit }, WHAT))?;
@@ -167,7 +168,7 @@ impl Building {
         let Some(mut dir) = self.index.node(node.parent) else { return Ok(number) };
         let (first, last) = halves(dir.at);
         if let Some(before) = self.index.node(last) {
-            self.index.set(last, &Node { next: number, ..before })?;
+            self.index.set(last, &TarNode { next: number, ..before })?;
         }
         dir.len = dir.len.saturating_add(u64::from(is_dir(&node, name)));
         dir.at = pair(if first == NONE { number } else { first }, number);
@@ -178,7 +179,7 @@ impl Building {
     /// Records mode and time of the directory `number`.
     fn describe(&mut self, number: u32, member: &Member) -> Result<()> {
         let Some(node) = self.index.node(number) else { return Ok(()) };
-        self.index.set(number, &Node { mode: member.mode, mtime: member.mtime, ..node })
+        self.index.set(number, &TarNode { mode: member.mode, mtime: member.mtime, ..node })
     }
 
     /// The directory at `path`, made if it is missing; `None` if there is something else, or it would be too deep.
@@ -197,7 +198,7 @@ impl Building {
             at = match self.find(at, name) {
                 Some(number) if self.index.node(number).is_some_and(|node| node.kind == NodeKind::Dir) => number,
                 Some(_) => return Ok(None),
-                None => self.append(Node::new(at, NodeKind::Dir), name, is_dir)?,
+                None => self.append(TarNode::new(at, NodeKind::Dir), name, is_dir)?,
             };
         }
         self.last = (path.to_vec(), at);
@@ -248,7 +249,7 @@ mod tests {
     use crate::wanted::{Wanted, is_given_up};
 
     fn read(source: &Arc<Source>, account: &Account, is_dir: IsDir<'_>) -> Result<Index> {
-        let mut walk = Walk::new(source, account)?;
+        let mut walk = TarWalk::new(source, account)?;
         walk.run(is_dir)?;
         walk.finish()
     }
@@ -263,7 +264,7 @@ mod tests {
             member("c", b'0', &content),
         ];
         let (source, account) = (Source::from_bytes(bytes.concat()), Account::new(1 << 20, 0));
-        let mut walk = Walk::new(&source, &account).unwrap();
+        let mut walk = TarWalk::new(&source, &account).unwrap();
         let wanted = Wanted::default();
         let none: IsDir<'_> = &|_, _| false;
         // Given up while the second member is read.
@@ -302,7 +303,7 @@ mod tests {
 
     #[test]
     fn subdirectories_are_counted_as_members_come_and_go() {
-        let is_dir = |node: &Node, _: &[u8]| node.kind == NodeKind::Dir;
+        let is_dir = |node: &TarNode, _: &[u8]| node.kind == NodeKind::Dir;
         let dir = |name: &str| entry(name, b'5', "");
         let file = |name: &str| header(name, b'0', 0, "");
         for (members, count) in [

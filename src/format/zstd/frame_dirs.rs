@@ -15,7 +15,7 @@ use crate::source::Source;
 use super::frames_blob::FramesBlob;
 
 /// `chunks/`: each frame decoded.
-pub(super) struct Chunks {
+pub(super) struct DecodedFrames {
     frames: Arc<Frames>,
     data: Arc<FramesBlob>,
     data_ref: BlobRef,
@@ -30,7 +30,7 @@ pub(super) struct Chunks {
 /// Maximum number of frames with a blob that is kept, so that a repeated lookup finds its pieces in the cache.
 const OWN: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
-impl Chunks {
+impl DecodedFrames {
     /// The frames `frames` of a file with the content `data`, which is cut off at `cut`.
     pub(super) fn new(frames: &Arc<Frames>, data: &Arc<FramesBlob>, data_ref: &BlobRef, cut: Option<&Cut>) -> Self {
         let cut = cut.filter(|cut| cut.is_frame).cloned();
@@ -47,7 +47,7 @@ impl Chunks {
     }
 }
 
-impl IndexedDir for Chunks {
+impl IndexedDir for DecodedFrames {
     fn count(&self) -> u64 {
         to_u64(self.frames.list.len())
     }

@@ -34,7 +34,7 @@ use super::{
     Array, ArrayList, Arrays, Blob, BlobRef, Check, Container, Content, Entry, File, Format, Info, Input, Node,
     Options, ratio,
 };
-use frame_dirs::{Chunks, SkippableFrames, StoredFrames};
+use frame_dirs::{DecodedFrames, SkippableFrames, StoredFrames};
 use frames_blob::FramesBlob;
 
 /// Entry in the table of formats.
@@ -202,7 +202,7 @@ impl Container for Zstd {
     fn entries(&self) -> Result<Vec<Entry>> {
         let stored = Arc::new(StoredFrames(Arc::clone(&self.frames)));
         let skippable = Arc::new(SkippableFrames(Arc::clone(&self.source), Arc::clone(&self.skippables)));
-        let chunks = Chunks::new(&self.frames, &self.data, &self.data_ref, self.cut.as_ref());
+        let chunks = DecodedFrames::new(&self.frames, &self.data, &self.data_ref, self.cut.as_ref());
         Ok(vec![
             Entry::own("data.raw", self.data().principal()),
             Entry::own("chunks", Node::IndexedDir(Arc::new(chunks))),

@@ -22,7 +22,7 @@ pub(super) struct TensorFile {
     pub(super) source: Arc<Source>,
     pub(super) manifest: Manifest,
     pub(super) options: Options,
-    components: Recent<(usize, usize), Opened>,
+    components: Recent<(usize, usize), OpenedComponent>,
     /// The files of its shards, if it has any; pinned when the file is opened.
     pub(super) files: Option<Files>,
     pub(super) sums: Sums,
@@ -40,14 +40,14 @@ const SHARD: u64 = 768;
 
 /// A component of a tensor.
 #[derive(Clone)]
-struct Opened {
+struct OpenedComponent {
     /// Its bytes as stored in the file.
     stored: Result<FileExtent>,
     /// Its decoded bytes.
     content: Result<Content>,
 }
 
-impl Opened {
+impl OpenedComponent {
     fn broken(error: Error) -> Self {
         Self { stored: Err(error.clone()), content: Err(error) }
     }
@@ -75,7 +75,7 @@ impl TensorFile {
         self.component(index, part).stored
     }
 
-    fn component(&self, index: usize, part: usize) -> Opened {
+    fn component(&self, index: usize, part: usize) -> OpenedComponent {
         if let Some(component) = self.components.get(&(index, part)) {
             return component;
         }
@@ -89,26 +89,26 @@ impl TensorFile {
         }
     }
 
-    fn make(&self, index: usize, part: usize) -> Opened {
+    fn make(&self, index: usize, part: usize) -> OpenedComponent {
         let tensor = match self.manifest.tensor(index) {
             Ok(tensor) => tensor,
-            Err(e) => return Opened::broken(e),
+            Err(e) => return OpenedComponent::broken(e),
         };
         let Some(part) = tensor.components.get(part) else {
-            return Opened::broken(Error::new(Kind::NotFound, "component"));
+            return OpenedComponent::broken(Error::new(Kind::NotFound, "component"));
         };
         let named = |e: Error| e.within(format_args!("{} {:.80}", quoted(&tensor.name), part.role));
         let shard = match &part.shard {
             None => OpenShard { source: Arc::clone(&self.source), gate: None },
             Some(name) => match self.shard(name) {
                 Ok(shard) => shard,
-                Err(e) => return Opened::broken(named(e.at(part.described_at))),
+                Err(e) => return OpenedComponent::broken(named(e.at(part.described_at))),
             },
         };
         let stored = component::stored(&shard, self.manifest.dialect, part, &self.failed, &self.options);
         let content = component::content(&stored, self.manifest.dialect, &tensor, part, &self.failed, &self.options);
         let content = content.map_err(named);
-        Opened { stored: Ok(stored), content }
+        OpenedComponent { stored: Ok(stored), content }
     }
 
     /// Shard `name`.
@@ -160,7 +160,7 @@ pub(super) fn len(content: &Content) -> Result<u64> {
 }
 
 /// Iterates over a component's content in order, with one piece in memory at a time.
-pub(super) struct Chunks<'a> {
+pub(super) struct ContentPieces<'a> {
     content: &'a Content,
     fetch: &'a dyn Fetch,
     /// Pieces, or bytes of the file, read so far.
@@ -169,7 +169,7 @@ pub(super) struct Chunks<'a> {
     piece: Piece,
 }
 
-impl<'a> Chunks<'a> {
+impl<'a> ContentPieces<'a> {
     /// Starts before the first byte.
     ///
     /// # Errors
@@ -214,7 +214,7 @@ impl<'a> Chunks<'a> {
 /// # Errors
 /// Fails if the content cannot be read or decoded, or if `each` fails.
 pub(super) fn each(content: &Content, fetch: &dyn Fetch, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-    let mut chunks = Chunks::new(content, fetch)?;
+    let mut chunks = ContentPieces::new(content, fetch)?;
     while let Some(bytes) = chunks.next()? {
         each(bytes)?;
     }

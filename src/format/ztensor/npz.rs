@@ -27,7 +27,7 @@ struct Owner {
 }
 
 /// One member of the archive.
-struct Member {
+struct NpzMember {
     name: &'static str,
     /// Its `.npy` header, followed by its data for small members.
     head: Vec<u8>,
@@ -43,7 +43,7 @@ const DATE: u16 = 0x21;
 const VERSION: u16 = 45;
 const LOCAL: u64 = 30 + 20;
 
-impl Member {
+impl NpzMember {
     fn new(name: &'static str, head: Vec<u8>, body: Option<Content>) -> Result<Self> {
         let len = body.as_ref().map_or(Ok(0), len)?.saturating_add(to_u64(head.len()));
         Ok(Self { name, head, body, len, at: 0 })
@@ -131,11 +131,11 @@ pub(super) fn content(store: &Arc<TensorFile>, index: usize) -> Result<Content> 
             (_, descr) => descr,
         };
         let array = Array { descr: descr.into(), itemsize: element.width(), shape: vec![count] };
-        Member::new(name, npy::header(&array), Some(body))
+        NpzMember::new(name, npy::header(&array), Some(body))
     };
     let small = |name, descr: &str, shape: Vec<u64>, data: &[u8]| {
         let array = Array { descr: descr.into(), itemsize: 8, shape };
-        Member::new(name, [npy::header(&array), data.to_vec()].concat(), None)
+        NpzMember::new(name, [npy::header(&array), data.to_vec()].concat(), None)
     };
     let shape: Vec<u8> = tensor.shape.iter().flat_map(|n| n.to_le_bytes()).collect();
     let mut members = [
@@ -166,7 +166,7 @@ pub(super) fn content(store: &Arc<TensorFile>, index: usize) -> Result<Content> 
 }
 
 /// The central directory and its end records; computed only if the matrix is consistent.
-fn end(owner: Owner, members: &Arc<[Member; 5]>, at: u64) -> Content {
+fn end(owner: Owner, members: &Arc<[NpzMember; 5]>, at: u64) -> Content {
     let directory: u64 = members.iter().map(|m| 46 + 28 + to_u64(m.name.len())).sum();
     let members = Arc::clone(members);
     let threads = owner.store.options.threads.clone();

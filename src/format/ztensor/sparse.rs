@@ -11,7 +11,7 @@ use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::{Content, Fetch};
 
-use super::content::{Chunks, TensorFile, len};
+use super::content::{ContentPieces, TensorFile, len};
 use super::dtype::Element;
 use super::footer::Dialect;
 use super::manifest::{Component, Tensor};
@@ -80,7 +80,7 @@ const BLOCK: usize = 4096;
 
 /// The numbers of an index component in order, through a window.
 struct Numbers<'a> {
-    chunks: Chunks<'a>,
+    chunks: ContentPieces<'a>,
     width: usize,
     signed: bool,
     /// Bytes read but not all converted yet; a piece may end inside an element.
@@ -94,7 +94,7 @@ struct Numbers<'a> {
 impl<'a> Numbers<'a> {
     fn new(content: &'a Content, element: Element, fetch: &'a dyn Fetch) -> Result<Self> {
         let width = to_usize(element.width(), "element")?;
-        let chunks = Chunks::new(content, fetch)?;
+        let chunks = ContentPieces::new(content, fetch)?;
         let signed = element.is_signed();
         Ok(Self { chunks, width, signed, bytes: Vec::new(), used: 0, block: Vec::new(), at: 0 })
     }

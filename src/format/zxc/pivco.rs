@@ -21,7 +21,7 @@ const NO_SUCH_SYMBOL: DecodeError = DecodeError::new("a code without a symbol", 
 
 /// A node of the code tree.
 #[derive(Debug, Clone, Copy, Default)]
-struct Node {
+struct CodeNode {
     /// Number of symbols that pass through it.
     count: usize,
     /// Start of its run in the section or of its symbols in the buffer of the level, depending on the pass.
@@ -36,7 +36,7 @@ struct Node {
 
 /// One level of the tree: first `leaves` leaves, then inner nodes.
 #[derive(Debug, Clone, Copy, Default)]
-struct Level {
+struct CodeLevel {
     first: usize,
     leaves: usize,
     /// Index of the first leaf in code order.
@@ -45,26 +45,26 @@ struct Level {
 
 /// The tree of a code: at most 256 leaves and 255 inner nodes.
 struct Tree {
-    nodes: [Node; 512],
-    levels: [Level; MAX_BITS + 2],
+    nodes: [CodeNode; 512],
+    levels: [CodeLevel; MAX_BITS + 2],
     depth: usize,
 }
 
 impl Tree {
     /// Builds the tree of a complete code of at least two symbols.
     fn new(lengths: &HuffmanLengths) -> Self {
-        let mut levels = [Level::default(); MAX_BITS + 2];
+        let mut levels = [CodeLevel::default(); MAX_BITS + 2];
         let (mut first, mut width, mut symbol, mut depth) = (0, 1, 0, 0);
         for (d, level) in levels.iter_mut().enumerate() {
             let leaves = if d <= MAX_BITS { lengths.count(d) } else { 0 };
-            *level = Level { first, leaves, symbol };
+            *level = CodeLevel { first, leaves, symbol };
             if width > 0 {
                 depth = d;
             }
             (first, symbol) = (first + width, symbol + leaves);
             width = 2 * (width - leaves);
         }
-        let mut tree = Self { nodes: [Node::default(); 512], levels, depth };
+        let mut tree = Self { nodes: [CodeNode::default(); 512], levels, depth };
         for d in (0..=depth).rev() {
             for i in tree.level(d) {
                 tree.nodes[i].flat = match tree.children(d, i) {

@@ -71,17 +71,17 @@ struct Fields<'a> {
     enc_lit: u8,
     enc_tok: u8,
     enc_off: u8,
-    rest: Rest<'a>,
+    rest: PayloadRest<'a>,
 }
 
 /// The rest of a payload, and its position.
 #[derive(Clone, Copy)]
-struct Rest<'a> {
+struct PayloadRest<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Rest<'a> {
+impl<'a> PayloadRest<'a> {
     fn take(&mut self, len: usize, fault: DecodeError) -> Result<Section<'a>, DecodeError> {
         let (stored, bytes) = self.bytes.split_at_checked(len).ok_or(fault.plus(self.at))?;
         let section = Section { stored, at: self.at, decoded: len };
@@ -100,7 +100,7 @@ impl<'a> Rest<'a> {
 }
 
 fn fields(version: Version, payload: &[u8]) -> Result<Fields<'_>, DecodeError> {
-    let mut rest = Rest { bytes: payload, at: 0 };
+    let mut rest = PayloadRest { bytes: payload, at: 0 };
     let n_sequences = rest.u32()?;
     let n_literals = rest.u32()?;
     let &[enc_lit, enc_tok, enc_match, enc_off] = rest.take(4, SHORT)?.stored else { return Err(SHORT) };
@@ -205,7 +205,7 @@ impl<'a> GhiSections<'a> {
 }
 
 /// Checks that enough bytes follow the literals.
-fn slack(rest: Rest) -> Result<(), DecodeError> {
+fn slack(rest: PayloadRest) -> Result<(), DecodeError> {
     if rest.bytes.len() < SLACK {
         return Err(DecodeError::new("fewer than 32 bytes follow the literals", "literals").plus(rest.at));
     }

@@ -25,7 +25,7 @@ use super::sessions::Parsed;
 use super::{Directory, lock, names};
 use crate::bytes::to_u64;
 use crate::error::Result;
-use crate::fs::offload::{On, Turn};
+use crate::fs::offload::{JobTurn, On};
 use crate::fs::session::Session;
 use crate::fs::shared::catch_panic;
 use crate::limits::Limits;
@@ -46,10 +46,10 @@ const KNOWN: Duration = Duration::from_secs(60);
 
 /// The directories whose containers were entered last.
 #[derive(Default)]
-pub(super) struct Ahead(Mutex<Vec<Walk>>);
+pub(super) struct Ahead(Mutex<Vec<ContainerWalk>>);
 
 /// How a program goes through the containers of a directory.
-struct Walk {
+struct ContainerWalk {
     dir: u64,
     /// The container that was entered last.
     name: Box<OsStr>,
@@ -57,12 +57,12 @@ struct Walk {
     /// The containers of the directory, and when they were listed.
     order: Option<(Arc<Order>, Instant)>,
     step: Option<Step>,
-    next: Vec<Next>,
+    next: Vec<NextContainer>,
 }
 
 /// A container that is likely to be entered.
 #[derive(Clone)]
-struct Next {
+struct NextContainer {
     name: Box<OsStr>,
     state: Arc<Mutex<AheadState>>,
 }
@@ -79,7 +79,7 @@ enum Todo {
     Nothing,
     List,
     /// Open these, and prefetch the file that was opened last in the container before.
-    Open(Vec<Next>, Option<String>),
+    Open(Vec<NextContainer>, Option<String>),
 }
 
 impl Ahead {
@@ -101,7 +101,7 @@ impl Ahead {
         let mut walks = lock(&self.0);
         let Some(at) = walks.iter().position(|walk| walk.dir == dir) else {
             let oldest = (walks.len() == WALKS).then(|| walks.remove(0));
-            walks.push(Walk::new(dir, name, session));
+            walks.push(ContainerWalk::new(dir, name, session));
             drop(walks);
             drop(oldest);
             return Todo::Nothing;
@@ -133,13 +133,13 @@ impl Ahead {
     }
 }
 
-impl Walk {
+impl ContainerWalk {
     fn new(dir: u64, name: &OsStr, session: &Arc<Session>) -> Self {
         Self { dir, name: name.into(), session: Arc::downgrade(session), order: None, step: None, next: Vec::new() }
     }
 
     /// Returns what to do, and what is not expected any more: it is to be dropped without the lock.
-    fn enters(&mut self, name: &OsStr, session: &Arc<Session>) -> (Todo, Vec<Next>) {
+    fn enters(&mut self, name: &OsStr, session: &Arc<Session>) -> (Todo, Vec<NextContainer>) {
         let from = mem::replace(&mut self.name, name.into());
         let before = mem::replace(&mut self.session, Arc::downgrade(session));
         let Some((order, listed)) = &self.order else { return (Todo::List, Vec::new()) };
@@ -156,7 +156,7 @@ impl Walk {
         for name in order.after(name, step, AHEAD) {
             let known = old.iter().position(|next| *next.name == *name).map(|at| old.swap_remove(at));
             let next = known.unwrap_or_else(|| {
-                let next = Next { name: name.into(), state: Arc::new(Mutex::new(AheadState::Queued)) };
+                let next = NextContainer { name: name.into(), state: Arc::new(Mutex::new(AheadState::Queued)) };
                 fresh.push(next.clone());
                 next
             });
@@ -196,7 +196,7 @@ impl Directory {
 
     fn run_ahead(self: &Arc<Self>, work: impl FnOnce(&Self) + Send + 'static) {
         let me = self.clone();
-        self.offload.run_in_turn(Turn::Ahead, On::Opening, Box::new(move || catch_panic(|| work(&me))));
+        self.offload.run_in_turn(JobTurn::Ahead, On::Opening, Box::new(move || catch_panic(|| work(&me))));
     }
 
     /// Opens the container at `path`, and prefetches the beginning of its file `file`.

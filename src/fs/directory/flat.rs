@@ -16,8 +16,8 @@ use fuser::{Errno, FileAttr, ReplyEntry};
 use rustix::fs::FileType;
 
 use super::as_of::AsOf;
-use super::names::{Kind, Names, each, plain};
-use super::nodes::Entry;
+use super::names::{DirNames, NameKind, each, plain};
+use super::nodes::EntryKey;
 use super::outer::{SOON, errno};
 use super::{Directory, MINUTE};
 use crate::account::Share;
@@ -144,10 +144,10 @@ impl Directory {
     }
 
     /// Lists the directory `number`.
-    pub(super) fn list_flat(&self, number: u64, below: &Below, share: Share) -> Result<Names> {
+    pub(super) fn list_flat(&self, number: u64, below: &Below, share: Share) -> Result<DirNames> {
         let rules = &self.containers.rules;
         let flat = self.flat_names(number, below)?;
-        let (mut entries, mut names) = (Vec::new(), Names::new(share));
+        let (mut entries, mut names) = (Vec::new(), DirNames::new(share));
         each(below, |name, kind| {
             entries.push((name.to_vec(), kind));
             Ok(())
@@ -169,7 +169,7 @@ impl Directory {
                 rules.layout.suffixes().iter().zip(shown).try_for_each(|(suffix, file)| {
                     let ino = file.and_then(|file| u8::try_from(file.ino.0).ok());
                     let name = [stem, suffix.as_bytes()].concat();
-                    ino.map_or(Ok(()), |ino| names.push(&name, 0, Kind::Flat(ino)))
+                    ino.map_or(Ok(()), |ino| names.push(&name, 0, NameKind::Flat(ino)))
                 })
             }
             // The server does not answer: each further container would wait as long. Or the reader was killed.
@@ -177,8 +177,8 @@ impl Directory {
             (Some(Err(e)), _) if e.errno() == libc::ENOENT => Ok(()),
             // Whether it shows as files or as a directory cannot be determined now; it is there, under its own name.
             (None | Some(Err(_)), _) => names.push(&name, 0, plain(kind)),
-            (Some(Ok(Look::Archive)), Some(stem)) => names.push(stem, 0, Kind::Archive),
-            _ => names.push(&name, 0, Kind::Tree),
+            (Some(Ok(Look::Archive)), Some(stem)) => names.push(stem, 0, NameKind::Archive),
+            _ => names.push(&name, 0, NameKind::Tree),
         })?;
         names.flat = Some(flat);
         Ok(names)
@@ -269,8 +269,8 @@ impl Directory {
 }
 
 /// The entry of a container that is shown as files.
-fn entry<'a>(parent: u64, name: &'a [u8], seen: &Seen) -> Entry<'a> {
-    Entry { parent, name, is_tree: true, identity: seen.version(), is_flat: true }
+fn entry<'a>(parent: u64, name: &'a [u8], seen: &Seen) -> EntryKey<'a> {
+    EntryKey { parent, name, is_tree: true, identity: seen.version(), is_flat: true }
 }
 
 /// Whether the server gave no answer.

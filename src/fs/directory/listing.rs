@@ -10,8 +10,8 @@ use std::time::Duration;
 use fuser::{Errno, FileAttr, FileHandle, FileType, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 
 use super::as_of::AsOf;
-use super::names::{Kind, Listed, Names};
-use super::nodes::Entry;
+use super::names::{DirNames, ListedName, NameKind};
+use super::nodes::EntryKey;
 use super::outer::{HANDLE, SOON, errno, kind, seen_at};
 use super::{Directory, Handle, OpenDir};
 use crate::account::Holding;
@@ -43,7 +43,7 @@ impl Directory {
         let (as_of, share) = (AsOf::new(&seen, self.is_far), self.users.share(uid, Holding::default())?);
         let names = match &self.containers.rules {
             rules if rules.is_flat() => self.list_flat(number, &below, share),
-            rules => Names::list(&below, rules, share),
+            rules => DirNames::list(&below, rules, share),
         };
         let dir = Arc::new(OpenDir { names: RwLock::new(names?), as_of, far: self.is_far.then_some(below) });
         self.recent_listings.put((uid, number), Arc::downgrade(&dir));
@@ -56,7 +56,7 @@ impl Directory {
         number: u64,
         dir: &OpenDir,
         offset: u64,
-        mut add: impl FnMut(Option<Listed<'_>>, u64, &[u8], u64) -> bool,
+        mut add: impl FnMut(Option<ListedName<'_>>, u64, &[u8], u64) -> bool,
     ) -> Result<(), Errno> {
         let parent = self.state().nodes.parent(number);
         for ((name, number), next) in [(&b"."[..], number), (b"..", parent)].into_iter().zip(1..) {
@@ -87,7 +87,7 @@ impl Directory {
         number: u64,
         handle: u64,
         offset: u64,
-        mut add: impl FnMut(&Below, (Option<Listed<'_>>, u64, &[u8], u64)) -> bool,
+        mut add: impl FnMut(&Below, (Option<ListedName<'_>>, u64, &[u8], u64)) -> bool,
     ) -> Result<(), Errno> {
         let dir = super::read(&self.listings).get(&handle).map(|handle| handle.open.clone()).ok_or(Errno::EBADF)?;
         self.now(number, &dir, |below| {
@@ -105,17 +105,17 @@ impl Directory {
 
     /// Replies to readdir.
     pub(super) fn list(&self, number: u64, handle: u64, offset: u64, mut reply: ReplyDirectory) {
-        let add = |below: &Below, (entry, dots, name, next): (Option<Listed<'_>>, u64, &[u8], u64)| {
+        let add = |below: &Below, (entry, dots, name, next): (Option<ListedName<'_>>, u64, &[u8], u64)| {
             let name = OsStr::from_bytes(name);
-            let Some(Listed { file, kind: entry_kind, .. }) = entry else {
+            let Some(ListedName { file, kind: entry_kind, .. }) = entry else {
                 return reply.add(INodeNo(dots), next, FileType::Directory, name);
             };
             let (is_tree, kind, ino) = match entry_kind {
-                Kind::Dir => (false, FileType::Directory, 0),
-                Kind::File => (false, FileType::RegularFile, 0),
-                Kind::Other(native) => (false, kind(native), 0),
-                Kind::Tree | Kind::Archive => (true, FileType::Directory, 0),
-                Kind::Flat(ino) => (true, FileType::RegularFile, ino),
+                NameKind::Dir => (false, FileType::Directory, 0),
+                NameKind::File => (false, FileType::RegularFile, 0),
+                NameKind::Other(native) => (false, kind(native), 0),
+                NameKind::Tree | NameKind::Archive => (true, FileType::Directory, 0),
+                NameKind::Flat(ino) => (true, FileType::RegularFile, ino),
             };
             let identity = if is_tree {
                 seen_at(below, file, true).map(|seen| seen.version())
@@ -124,7 +124,7 @@ impl Directory {
             };
             // Removed meanwhile.
             let Ok(identity) = identity else { return false };
-            let of = Entry { parent: number, name: file, is_tree, identity, is_flat: ino > 0 };
+            let of = EntryKey { parent: number, name: file, is_tree, identity, is_flat: ino > 0 };
             let number = self.state().nodes.number(&of) + u64::from(ino);
             reply.add(INodeNo(number), next, kind, name)
         };
@@ -136,7 +136,7 @@ impl Directory {
 
     /// Replies to readdirplus.
     pub(super) fn list_plus(&self, number: u64, handle: u64, offset: u64, uid: u32, mut reply: ReplyDirectoryPlus) {
-        let add = |below: &Below, (entry, dots, name, next): (Option<Listed<'_>>, u64, &[u8], u64)| {
+        let add = |below: &Below, (entry, dots, name, next): (Option<ListedName<'_>>, u64, &[u8], u64)| {
             let name = OsStr::from_bytes(name);
             let Some(entry) = entry else {
                 // The kernel looks at the type alone.
@@ -144,10 +144,10 @@ impl Directory {
                 return reply.add(INodeNo(dots), next, name, &SOON, &attr, GENERATION);
             };
             // Removed meanwhile.
-            let is_tree = matches!(entry.kind, Kind::Tree | Kind::Archive);
-            let is_container = is_tree || matches!(entry.kind, Kind::Flat(_));
+            let is_tree = matches!(entry.kind, NameKind::Tree | NameKind::Archive);
+            let is_container = is_tree || matches!(entry.kind, NameKind::Flat(_));
             let Ok(seen) = seen_at(below, entry.file, is_container) else { return false };
-            let (attr, keep) = if let Kind::Flat(ino) = entry.kind {
+            let (attr, keep) = if let NameKind::Flat(ino) = entry.kind {
                 self.tell_flat(number, entry.file, &seen, Ino(ino.into()), uid)
             } else {
                 let attr = self.tell(number, entry.file, &seen, is_tree, uid);

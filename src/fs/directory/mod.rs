@@ -44,7 +44,7 @@ use super::activity::{Activity, InUse};
 use super::faults::Faults;
 use super::held;
 use super::killed::{Killed, Waits};
-use super::offload::{Offload, On, Turn};
+use super::offload::{JobTurn, Offload, On};
 use super::options::{Access, MountOptions, Owner};
 use super::session::Session;
 use super::shared::{Decoder, catch_panic};
@@ -62,7 +62,7 @@ use crate::tree::{Ino, Numbers};
 use ahead::Ahead;
 use as_of::AsOf;
 use flat::Flat;
-use names::Names;
+use names::DirNames;
 use nodes::{NodePlace, Nodes, SLOTS, base, place};
 use outer::SOON;
 
@@ -128,7 +128,7 @@ struct OpenFile {
 /// A directory that is open.
 struct OpenDir {
     /// They only grow, if it is on a server.
-    names: RwLock<Names>,
+    names: RwLock<DirNames>,
     as_of: AsOf,
     /// The directory with its cached entries, if it is on a server.
     far: Option<Below>,
@@ -245,7 +245,7 @@ impl Directory {
                 Err(e) => then(Err(me.refused(slot, &e))),
             });
         };
-        self.offload.run_in_turn(Turn::Inode(Ino(base(slot))), On::Opening, Box::new(job));
+        self.offload.run_in_turn(JobTurn::Inode(Ino(base(slot))), On::Opening, Box::new(job));
     }
 
     /// The errno of a container that cannot be opened; logs EIO.

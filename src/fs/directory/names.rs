@@ -23,9 +23,9 @@ const MOST: u64 = u32::MAX as u64;
 
 /// The entries of a directory.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct DirNames {
     bytes: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<NameEntry>,
     /// Their charge.
     share: Share,
     /// Where in the directory the other names begin; `None` if all are here.
@@ -35,17 +35,17 @@ pub(super) struct Names {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct NameEntry {
     start: u32,
     len: u16,
-    kind: Kind,
+    kind: NameKind,
     /// Bytes by which the name is longer than that of the underlying file.
     added: u8,
 }
 
 /// The kind of an entry, as far as it is known without `stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum NameKind {
     /// A directory.
     Dir,
     /// A file.
@@ -62,19 +62,19 @@ pub(super) enum Kind {
 
 /// An entry.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Listed<'a> {
+pub(super) struct ListedName<'a> {
     pub(super) name: &'a [u8],
     /// Name of the underlying file: of the entry itself, or of the container whose tree it is.
     pub(super) file: &'a [u8],
-    pub(super) kind: Kind,
+    pub(super) kind: NameKind,
 }
 
 /// The kind of an entry that is not a container.
-pub(super) fn plain(kind: FileType) -> Kind {
+pub(super) fn plain(kind: FileType) -> NameKind {
     match kind {
-        FileType::Directory => Kind::Dir,
-        FileType::RegularFile => Kind::File,
-        other => Kind::Other(other),
+        FileType::Directory => NameKind::Dir,
+        FileType::RegularFile => NameKind::File,
+        other => NameKind::Other(other),
     }
 }
 
@@ -99,13 +99,13 @@ fn some(dir: &Below, at: usize, each: &mut impl FnMut(&[u8], FileType) -> Result
     done.map(|()| next)
 }
 
-impl Names {
+impl DirNames {
     /// No names yet; they are charged to `share`.
     pub(super) fn new(share: Share) -> Self {
         Self { bytes: Vec::new(), entries: Vec::new(), share, next: None, flat: None }
     }
 
-    /// Lists `dir`; opens no file. On a server, some of the names: [`Names::more`] lists the others.
+    /// Lists `dir`; opens no file. On a server, some of the names: [`DirNames::more`] lists the others.
     pub(super) fn list(dir: &Below, rules: &Rules, share: Share) -> Result<Self> {
         let mut names = Self { next: Some(0), ..Self::new(share) };
         if rules.shows_file() {
@@ -128,24 +128,24 @@ impl Names {
             return self.push(name, 0, plain(kind));
         }
         if !rules.shows_file() {
-            return self.push(name, 0, Kind::Tree);
+            return self.push(name, 0, NameKind::Tree);
         }
         self.push(name, 0, plain(kind))?;
         match rules.tree_name(name, |name| dir.stat(name).is_ok()) {
-            Some(tree) => self.push(&tree, tree.len() - name.len(), Kind::Tree),
+            Some(tree) => self.push(&tree, tree.len() - name.len(), NameKind::Tree),
             None => Ok(()),
         }
     }
 
     /// Adds an entry; `added`: bytes by which its name is longer than that of the underlying file.
-    pub(super) fn push(&mut self, name: &[u8], added: usize, kind: Kind) -> Result<()> {
+    pub(super) fn push(&mut self, name: &[u8], added: usize, kind: NameKind) -> Result<()> {
         let (Ok(start), Ok(len), Ok(added)) = (self.bytes.len().try_into(), name.len().try_into(), added.try_into())
         else {
             return Limits::check(to_u64(self.bytes.len()), MOST, "directory").map(drop);
         };
         self.bytes.extend_from_slice(name);
-        self.entries.push(Entry { start, len, kind, added });
-        let all = to_u64(self.bytes.capacity() + size_of::<Entry>() * self.entries.capacity());
+        self.entries.push(NameEntry { start, len, kind, added });
+        let all = to_u64(self.bytes.capacity() + size_of::<NameEntry>() * self.entries.capacity());
         if all > self.share.held().bytes {
             self.share.change(Holding::memory(all.next_multiple_of(STEP)))
         } else {
@@ -154,15 +154,15 @@ impl Names {
     }
 
     /// The entry at `position`.
-    pub(super) fn get(&self, position: u64) -> Option<Listed<'_>> {
-        let Entry { start, len, kind, added } = *self.entries.get(usize::try_from(position).ok()?)?;
+    pub(super) fn get(&self, position: u64) -> Option<ListedName<'_>> {
+        let NameEntry { start, len, kind, added } = *self.entries.get(usize::try_from(position).ok()?)?;
         let start = usize::try_from(start).ok()?;
         let name = self.bytes.get(start..start + usize::from(len))?;
         let file = match (kind, &self.flat) {
-            (Kind::Flat(_) | Kind::Archive, Some(flat)) => flat.find(name)?.0,
+            (NameKind::Flat(_) | NameKind::Archive, Some(flat)) => flat.find(name)?.0,
             _ => name.get(..name.len() - usize::from(added))?,
         };
-        Some(Listed { name, file, kind })
+        Some(ListedName { name, file, kind })
     }
 }
 
@@ -174,8 +174,8 @@ mod tests {
     #[test]
     fn names_are_held_by_the_user_who_lists_them() {
         let users = Users::new(&Account::new(0, 0), 0, true);
-        let mut names = Names::new(users.share(1000, Holding::default()).unwrap());
-        let refused = (0..1_000_000).find_map(|_| names.push(&[b'x'; 200], 0, Kind::File).err());
+        let mut names = DirNames::new(users.share(1000, Holding::default()).unwrap());
+        let refused = (0..1_000_000).find_map(|_| names.push(&[b'x'; 200], 0, NameKind::File).err());
         assert_eq!(refused.unwrap().errno(), libc::ENOMEM);
         // Half of 16 MiB, and a vector that grows uses at least half of its capacity.
         assert!(to_u64(names.bytes.len()) > 4 << 20 && users.is_short(1000));

@@ -79,7 +79,7 @@ pub(super) type Mark = u64;
 /// An inode of the mirrored directory.
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct MirrorNode {
     parent: u64,
     name: Box<[u8]>,
     /// Whether it is the root of a container, and not the file itself.
@@ -107,7 +107,7 @@ pub(super) struct Node {
 /// The inodes that the kernel knows.
 #[derive(Debug)]
 pub(super) struct Nodes {
-    known: HashMap<u64, Node>,
+    known: HashMap<u64, MirrorNode>,
     seed: u64,
     users: Users,
     /// For each user, the inodes that the kernel may be asked to forget, and some that it has forgotten; oldest first.
@@ -116,7 +116,7 @@ pub(super) struct Nodes {
 
 /// An entry of a directory: the input of its number.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry<'a> {
+pub(super) struct EntryKey<'a> {
     pub(super) parent: u64,
     /// The name of the file, which differs from that of the entry if its tree is shown next to it.
     pub(super) name: &'a [u8],
@@ -144,7 +144,7 @@ impl Nodes {
     }
 
     /// The number of an entry, unless another one has it already.
-    pub(super) fn number(&self, entry: &Entry<'_>) -> u64 {
+    pub(super) fn number(&self, entry: &EntryKey<'_>) -> u64 {
         let mut hash = Xxh3::with_seed(self.seed);
         hash.update(&entry.parent.to_le_bytes());
         entry.identity.iter().for_each(|word| hash.update(&word.to_le_bytes()));
@@ -163,7 +163,7 @@ impl Nodes {
 
     /// The number of an entry with `rights`, for a reply to the kernel and user `uid`. `may_go`: the kernel may be
     /// asked to forget it.
-    pub(super) fn tell(&mut self, entry: &Entry<'_>, rights: Rights, uid: u32, may_go: bool) -> u64 {
+    pub(super) fn tell(&mut self, entry: &EntryKey<'_>, rights: Rights, uid: u32, may_go: bool) -> u64 {
         let mut number = self.number(entry);
         let identity = self.mark(entry.identity, rights);
         while let Some(node) = self.known.get_mut(&number) {
@@ -181,12 +181,24 @@ impl Nodes {
             }
             number = outer((number + FLAT) & (BELOW - 1));
         }
-        let Entry { parent, name, is_tree, is_flat, .. } = *entry;
+        let EntryKey { parent, name, is_tree, is_flat, .. } = *entry;
         self.users.add(uid, holding(name));
         let (name, pages, readers, is_gone, slot, lookups) = (name.into(), 0, 0, false, None, 1);
         let is_queued = may_go;
-        let node =
-            Node { parent, name, is_tree, identity, pages, readers, is_gone, is_flat, slot, lookups, uid, is_queued };
+        let node = MirrorNode {
+            parent,
+            name,
+            is_tree,
+            identity,
+            pages,
+            readers,
+            is_gone,
+            is_flat,
+            slot,
+            lookups,
+            uid,
+            is_queued,
+        };
         self.known.insert(number, node);
         if may_go {
             self.queue(uid, number);
@@ -232,7 +244,7 @@ impl Nodes {
     }
 
     /// Records that the kernel has dropped `count` references to `number`; returns the inode if none are left.
-    pub(super) fn forget(&mut self, number: u64, count: u64) -> Option<Node> {
+    pub(super) fn forget(&mut self, number: u64, count: u64) -> Option<MirrorNode> {
         let node = self.known.get_mut(&number)?;
         node.lookups = node.lookups.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
         if node.lookups > 0 {
@@ -248,7 +260,7 @@ impl Nodes {
         gone
     }
 
-    pub(super) fn get(&mut self, number: u64) -> Option<&mut Node> {
+    pub(super) fn get(&mut self, number: u64) -> Option<&mut MirrorNode> {
         self.known.get_mut(&number)
     }
 
@@ -287,8 +299,8 @@ mod tests {
         Nodes::new(7, Users::new(&Account::new(0, 0), 0, true))
     }
 
-    fn entry(parent: u64, name: &str) -> Entry<'_> {
-        Entry { parent, name: name.as_bytes(), is_tree: false, identity: [5, 0, 0, 0], is_flat: false }
+    fn entry(parent: u64, name: &str) -> EntryKey<'_> {
+        EntryKey { parent, name: name.as_bytes(), is_tree: false, identity: [5, 0, 0, 0], is_flat: false }
     }
 
     const RIGHTS: Rights = Rights { uid: Some(1), gid: Some(2), mode: 0o644 };
@@ -297,7 +309,7 @@ mod tests {
     fn a_number_is_the_same_each_time_and_that_of_a_changed_container_is_another() {
         let mut nodes = nodes();
         let dir = nodes.tell(&entry(ROOT.0, "dir"), RIGHTS, 0, true);
-        let tree = |version| Entry { is_tree: true, identity: [version; 4], ..entry(dir, "x.fzm") };
+        let tree = |version| EntryKey { is_tree: true, identity: [version; 4], ..entry(dir, "x.fzm") };
         let (old, new) = (nodes.tell(&tree(1), RIGHTS, 0, true), nodes.tell(&tree(2), RIGHTS, 0, true));
         assert_eq!((nodes.tell(&tree(1), RIGHTS, 0, true), nodes.number(&tree(2))), (old, new));
         let file = nodes.tell(&entry(dir, "x.fzm"), RIGHTS, 0, true);
@@ -313,7 +325,7 @@ mod tests {
     #[test]
     fn a_file_that_was_replaced_or_whose_rights_were_changed_is_another_one() {
         let mut nodes = nodes();
-        let file = |place| Entry { identity: [place, 0, 0, 0], ..entry(ROOT.0, "x") };
+        let file = |place| EntryKey { identity: [place, 0, 0, 0], ..entry(ROOT.0, "x") };
         let private = Rights { mode: 0o600, ..RIGHTS };
         let numbers = [
             nodes.tell(&file(1), RIGHTS, 0, true),

@@ -19,7 +19,7 @@ use std::time::Duration;
 use fuser::{Errno, FileAttr, FileHandle, FileType, FopenFlags, INodeNo, ReplyData};
 use rustix::fs::FileType as Native;
 
-use super::nodes::{Entry, identity};
+use super::nodes::{EntryKey, identity};
 use super::{Directory, Handle, OpenFile};
 use crate::account::Holding;
 use crate::bytes::to_u64;
@@ -132,7 +132,7 @@ impl Directory {
 
     /// The attributes of an entry for a reply to the kernel; counts the look-up.
     pub(super) fn tell(&self, parent: u64, name: &[u8], seen: &Seen, is_tree: bool, uid: u32) -> FileAttr {
-        let entry = Entry { parent, name, is_tree, identity: identity(seen, is_tree), is_flat: false };
+        let entry = EntryKey { parent, name, is_tree, identity: identity(seen, is_tree), is_flat: false };
         let may_go = if is_tree { !self.containers.rules.renames_trees() } else { seen.kind != Native::Directory };
         let number = self.state().nodes.tell(&entry, seen.rights, uid, may_go);
         self.attr(number, seen, is_tree)

@@ -157,7 +157,7 @@ fn read_whole(mount: &Arc<Directory>, i: u32) -> Arc<Session> {
     mount.entered(slot, &session);
     // Work that runs ahead has run.
     let (tx, rx) = std::sync::mpsc::channel();
-    mount.offload.run_in_turn(Turn::Ahead, On::Opening, Box::new(move || tx.send(()).unwrap()));
+    mount.offload.run_in_turn(JobTurn::Ahead, On::Opening, Box::new(move || tx.send(()).unwrap()));
     rx.recv_timeout(PATIENCE).unwrap();
     session
 }

@@ -84,7 +84,7 @@ trait Wait: Send + Sync {
     fn end(&self);
 }
 
-struct Waiting<R> {
+struct WaitingRequest<R> {
     reader: u32,
     since: Instant,
     sources: Arc<[Arc<Source>]>,
@@ -93,13 +93,13 @@ struct Waiting<R> {
     killed: AtomicBool,
 }
 
-impl<R: Reply> Waiting<R> {
+impl<R: Reply> WaitingRequest<R> {
     fn take(&self) -> Option<R> {
         self.reply.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-impl<R: Reply> Wait for Waiting<R> {
+impl<R: Reply> Wait for WaitingRequest<R> {
     fn reader(&self) -> u32 {
         self.reader
     }
@@ -131,7 +131,7 @@ impl<R: Reply> Wait for Waiting<R> {
 /// The reply to a request that may wait.
 pub(super) struct MayWait<R: Reply> {
     waits: Arc<Waits>,
-    waiting: Arc<Waiting<R>>,
+    waiting: Arc<WaitingRequest<R>>,
 }
 
 impl<R: Reply> Reply for MayWait<R> {
@@ -183,7 +183,7 @@ impl Killed {
     /// The reply to use instead of `reply`, to the request of the thread `reader`.
     pub(super) fn watch<R: Reply>(&self, reader: u32, reply: R) -> MayWait<R> {
         let (since, sources, reply) = (self.waits.clock.now(), self.sources.clone(), Mutex::new(Some(reply)));
-        let waiting = Arc::new(Waiting { reader, since, sources, reply, killed: AtomicBool::new(false) });
+        let waiting = Arc::new(WaitingRequest { reader, since, sources, reply, killed: AtomicBool::new(false) });
         self.waits.lock().reads.push(waiting.clone());
         self.waits.came.notify_one();
         MayWait { waits: self.waits.clone(), waiting }

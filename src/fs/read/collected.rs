@@ -8,10 +8,9 @@ use std::mem;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::plan::Key;
 use crate::bytes::to_u64;
 use crate::error::Result;
-use crate::format::Piece;
+use crate::format::{Piece, PieceKey};
 use crate::limits::zeroed;
 use crate::view::View;
 
@@ -38,7 +37,7 @@ impl Held {
 /// The pieces and bytes of one request.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
-    pub(super) pieces: HashMap<Key, Piece>,
+    pub(super) pieces: HashMap<PieceKey, Piece>,
     pub(super) copied: Option<Copied>,
     /// Bytes counted in [`Held`].
     held: u64,
@@ -49,7 +48,7 @@ pub(super) struct Collected {
 pub(super) struct Copied {
     pub(super) bytes: Vec<u8>,
     /// The pieces whose bytes were copied.
-    pub(super) pieces: HashSet<Key>,
+    pub(super) pieces: HashSet<PieceKey>,
 }
 
 impl Collected {
@@ -60,7 +59,7 @@ impl Collected {
     /// Fails if memory is short, or if a piece has a wrong length.
     pub(super) fn add(
         &mut self,
-        key: Key,
+        key: PieceKey,
         piece: Piece,
         view: &View,
         range: &Range<u64>,

@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::cache::Cache;
 use crate::checksum::ChecksumGate;
 use crate::error::Result;
-use crate::format::{BlobRef, Piece};
+use crate::format::{BlobRef, Piece, PieceKey};
 use crate::fs::offload::On;
 use crate::view::{Extent, View};
 
@@ -24,7 +24,7 @@ pub(super) enum Plan {
 #[derive(Debug)]
 pub(super) struct Needed {
     /// Pieces found in the cache. Kept here, so that an eviction before the reply does not cause another decode.
-    pub(super) have: HashMap<Key, Piece>,
+    pub(super) have: HashMap<PieceKey, Piece>,
     pub(super) missing: Vec<(BlobRef, u64)>,
     /// Where to complete the read, if not on the thread that delivers the last piece.
     pub(super) on: Option<On>,
@@ -32,9 +32,6 @@ pub(super) struct Needed {
 
 /// Minimum limit on the missing pieces of a plan: all of them are decoded at the same time, once for all requests.
 const MISSING: usize = 64;
-
-/// Blob id and piece number.
-pub(super) type Key = (u64, u64);
 
 /// Plans the read of `range` of `view`, given the content of `cache`: at most `most` pieces present; beyond that,
 /// cached pieces count as missing. At most `most` or [`MISSING`] are missing.
@@ -71,7 +68,7 @@ struct Needs<'a> {
     cache: &'a Cache,
     most: usize,
     /// The last piece seen, since a range may return to it many times.
-    last: Option<Key>,
+    last: Option<PieceKey>,
     shut: Option<ChecksumGate>,
     needed: Needed,
 }

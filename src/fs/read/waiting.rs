@@ -5,12 +5,11 @@ use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::collected::Collected;
-use super::plan::Key;
 use super::reply::Reply;
 use super::{Reader, Request};
 use crate::error::{Error, Result};
-use crate::format::Piece;
-use crate::fs::offload::{On, Turn};
+use crate::format::{Piece, PieceKey};
+use crate::fs::offload::{JobTurn, On};
 
 /// A request waiting for pieces.
 pub(super) struct Waiting<R> {
@@ -44,7 +43,7 @@ impl<R: Reply> Waiting<R> {
     }
 
     /// Takes a piece or its error; the last one completes the read.
-    pub(super) fn comes(self: &Arc<Self>, key: Key, result: Result<Piece>) {
+    pub(super) fn comes(self: &Arc<Self>, key: PieceKey, result: Result<Piece>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.left -= 1;
         let is_last = state.left == 0;
@@ -75,7 +74,7 @@ impl<R: Reply> Waiting<R> {
             None => self.answer(),
             // Requests waiting for computations occupy one thread in total.
             Some(On::Checks) => {
-                self.reader.offload.run_in_turn(Turn::Computed, On::Checks, Box::new(move || me.answer()));
+                self.reader.offload.run_in_turn(JobTurn::Computed, On::Checks, Box::new(move || me.answer()));
             }
             Some(on) => self.reader.offload.run(on, Box::new(move || me.answer())),
         }

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::export::{Attributes, Export, Failed, Handle, Status};
-use super::xdr::{Reader, Writer};
+use super::xdr::{Writer, XdrReader};
 use crate::bytes::to_u64;
 
 const NFS: u32 = 100_003;
@@ -26,7 +26,7 @@ enum Refused {
 
 /// The reply to the call in `record`; `None` if it is none, and the connection is to end.
 pub(super) async fn answer(export: &Export, record: &[u8]) -> Option<Vec<u8>> {
-    let mut call = Reader(record);
+    let mut call = XdrReader(record);
     let (xid, kind, rpc) = (call.u32()?, call.u32()?, call.u32()?);
     let (program, version, procedure) = (call.u32()?, call.u32()?, call.u32()?);
     // Skip the credential and the verifier: all clients have the same rights.
@@ -59,7 +59,7 @@ pub(super) async fn answer(export: &Export, record: &[u8]) -> Option<Vec<u8>> {
     Some(out.0)
 }
 
-async fn mount(export: &Export, procedure: u32, mut call: Reader<'_>) -> Result<Writer, Refused> {
+async fn mount(export: &Export, procedure: u32, mut call: XdrReader<'_>) -> Result<Writer, Refused> {
     let mut out = Writer::default();
     match procedure {
         // Nothing, mount, list of mounts, unmount, unmount all, list of exports: there is none to see.
@@ -77,7 +77,7 @@ async fn mount(export: &Export, procedure: u32, mut call: Reader<'_>) -> Result<
     Ok(out)
 }
 
-async fn nfs(export: &Export, procedure: u32, mut call: Reader<'_>) -> Result<Writer, Refused> {
+async fn nfs(export: &Export, procedure: u32, mut call: XdrReader<'_>) -> Result<Writer, Refused> {
     let mut out = Writer::default();
     if procedure == 0 {
         return Ok(out);

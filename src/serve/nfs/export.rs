@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::super::admission::Admission;
 use super::super::budget::Budget;
-use super::super::tree::{Listed, Resource, Served, ServedTree};
+use super::super::tree::{Resource, Served, ServedEntry, ServedTree};
 use crate::error::{Error, Kind};
 use crate::platform;
 use crate::recent::Recent;
@@ -99,7 +99,7 @@ pub(super) struct Export {
     seed: u64,
     paths: Recent<u128, Arc<str>>,
     files: Recent<Handle, Served>,
-    listings: Recent<u128, Arc<Vec<Listed>>>,
+    listings: Recent<u128, Arc<Vec<ServedEntry>>>,
 }
 
 /// The directory with the secret path as its only entry, which is not listed.
@@ -268,7 +268,7 @@ impl Export {
 pub(super) struct Entries {
     seed: u64,
     path: Arc<str>,
-    list: Arc<Vec<Listed>>,
+    list: Arc<Vec<ServedEntry>>,
 }
 
 impl Entries {

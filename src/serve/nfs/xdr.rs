@@ -5,9 +5,9 @@ use crate::bytes::to_u64;
 
 /// Reads a request. Each method returns `None` past its end; nothing is allocated by what it says.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+pub(super) struct XdrReader<'a>(pub(super) &'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> XdrReader<'a> {
     pub(super) fn u32(&mut self) -> Option<u32> {
         let (head, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
@@ -73,11 +73,11 @@ mod tests {
         let mut out = Writer::default();
         out.u32(7).opaque(b"abcde").u64(9).opaque(b"");
         assert_eq!(out.len(), 4 + 4 + 8 + 8 + 4);
-        let mut reader = Reader(&out.0);
+        let mut reader = XdrReader(&out.0);
         assert_eq!((reader.u32(), reader.opaque(), reader.u64()), (Some(7), Some(&b"abcde"[..]), Some(9)));
         assert_eq!((reader.opaque(), reader.u32(), reader.u64(), reader.opaque()), (Some(&b""[..]), None, None, None));
         for bytes in [&[0, 0, 0, 1][..], &[0, 0, 0, 1, 0], &[0xff; 8], &[0, 0, 0, 5, 1, 2, 3, 4, 5]] {
-            assert_eq!(Reader(bytes).opaque(), None, "{bytes:?}");
+            assert_eq!(XdrReader(bytes).opaque(), None, "{bytes:?}");
         }
     }
 }

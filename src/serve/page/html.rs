@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::tree::Listed;
+use super::super::tree::ServedEntry;
 use super::super::url_path::encoded;
 use super::{OWN, Page, VIEWER};
 use crate::archive::EntryKind;
@@ -14,7 +14,7 @@ const ROWS: usize = 100_000;
 
 impl Page {
     /// The page of the directory at `path`, of these entries.
-    pub(in crate::serve) fn html(&self, path: &str, entries: &[Listed]) -> String {
+    pub(in crate::serve) fn html(&self, path: &str, entries: &[ServedEntry]) -> String {
         let depth = if path.is_empty() { 0 } else { path.split('/').count() };
         let root = "../".repeat(depth);
         let title = path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(&self.name);
@@ -58,7 +58,7 @@ impl Page {
 }
 
 /// One entry: a link, what it is, and its size.
-fn row(out: &mut String, Listed { name, kind, size, attributes }: &Listed) {
+fn row(out: &mut String, ServedEntry { name, kind, size, attributes }: &ServedEntry) {
     let attribute = |key: &str| attributes.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
     let slash = if *kind == EntryKind::Directory { "/" } else { "" };
     let (class, what) = match (kind, attribute("dtype"), attribute("shape")) {
@@ -122,9 +122,9 @@ fn shown(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn listed(name: &str, kind: EntryKind, attributes: &[(&str, &str)]) -> Listed {
+    fn listed(name: &str, kind: EntryKind, attributes: &[(&str, &str)]) -> ServedEntry {
         let attributes = attributes.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
-        Listed { name: name.to_owned(), kind, size: Some(3), attributes }
+        ServedEntry { name: name.to_owned(), kind, size: Some(3), attributes }
     }
 
     #[test]

@@ -16,7 +16,7 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 const FREE: u64 = 20;
 const FREE_BYTES: u64 = 1 << 30;
 
-struct Found {
+struct CachedFile {
     /// Seconds and nanoseconds since 1970.
     used: (i64, i64),
     size: u64,
@@ -61,7 +61,7 @@ pub(super) fn entries(dir: BorrowedFd<'_>, name: &str) -> Option<impl Iterator<I
 }
 
 /// The files below `top` that this program has made.
-fn found(top: BorrowedFd<'_>, is_own: impl Fn(&str) -> bool) -> Vec<Found> {
+fn found(top: BorrowedFd<'_>, is_own: impl Fn(&str) -> bool) -> Vec<CachedFile> {
     let is_object = |name: &String| name.len() == 64 && name.bytes().all(|b| b.is_ascii_hexdigit());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut found = Vec::new();
@@ -78,7 +78,7 @@ fn found(top: BorrowedFd<'_>, is_own: impl Fn(&str) -> bool) -> Vec<Found> {
                 now.checked_sub(since).is_some_and(|age| age > ABANDONED)
             };
             if is_own(&name) {
-                found.push(Found { used, size: u64::try_from(about.st_size).unwrap_or(0), path });
+                found.push(CachedFile { used, size: u64::try_from(about.st_size).unwrap_or(0), path });
             } else if name.starts_with(PART) && is_abandoned() {
                 unlinkat(top, &path, AtFlags::empty()).ok();
             }

@@ -34,7 +34,7 @@ const CREDENTIALS: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub(super) struct Address {
     shown: PathBuf,
-    target: Target,
+    target: StoreTarget,
 }
 
 /// The clients of a request.
@@ -46,7 +46,7 @@ pub(super) struct Clients {
 }
 
 #[derive(Clone)]
-enum Target {
+enum StoreTarget {
     Http(Url),
     S3 { bucket: String, key: object_store::path::Path },
 }
@@ -67,9 +67,9 @@ impl Address {
                 }
                 let key = object_store::path::Path::parse(key.strip_suffix('/').unwrap_or(key))
                     .map_err(|e| invalid(format!("not a key: {e}")))?;
-                Target::S3 { bucket: bucket.to_owned(), key }
+                StoreTarget::S3 { bucket: bucket.to_owned(), key }
             }
-            _ => Target::Http(Url::parse(url).map_err(|e| invalid(format!("not a URL: {e}")))?),
+            _ => StoreTarget::Http(Url::parse(url).map_err(|e| invalid(format!("not a URL: {e}")))?),
         };
         Ok(Self { shown, target })
     }
@@ -88,7 +88,7 @@ impl Address {
         }
         let key = object_store::path::Path::parse(key).map_err(|e| invalid(format!("not a prefix: {e}")))?;
         let shown = PathBuf::from(url.trim_end_matches('/'));
-        Ok(Self { shown, target: Target::S3 { bucket: bucket.to_owned(), key } })
+        Ok(Self { shown, target: StoreTarget::S3 { bucket: bucket.to_owned(), key } })
     }
 
     /// Fails if its server has no lists.
@@ -96,13 +96,13 @@ impl Address {
     /// # Errors
     /// [`Kind::Unsupported`].
     pub(super) fn has_lists(&self) -> Result<()> {
-        if matches!(self.target, Target::S3 { .. }) { Ok(()) } else { Err(no_lists()) }
+        if matches!(self.target, StoreTarget::S3 { .. }) { Ok(()) } else { Err(no_lists()) }
     }
 
     /// Common prefix of the keys below a prefix.
     pub(super) fn base(&self) -> String {
         match &self.target {
-            Target::S3 { key, .. } if !key.as_ref().is_empty() => format!("{key}/"),
+            StoreTarget::S3 { key, .. } if !key.as_ref().is_empty() => format!("{key}/"),
             _ => String::new(),
         }
     }
@@ -117,7 +117,7 @@ impl Address {
             return Err(none());
         }
         let target = match &self.target {
-            Target::Http(url) => {
+            StoreTarget::Http(url) => {
                 let mut url = url.clone();
                 let mut segments = url.path_segments_mut().map_err(|()| none())?;
                 segments.pop_if_empty();
@@ -126,14 +126,14 @@ impl Address {
                 }
                 segments.push(name);
                 drop(segments);
-                Target::Http(url)
+                StoreTarget::Http(url)
             }
-            Target::S3 { bucket, key } => {
+            StoreTarget::S3 { bucket, key } => {
                 let key = key.as_ref();
                 let front = if below { Some(key) } else { key.rsplit_once('/').map(|(front, _)| front) };
                 let front = front.filter(|front| !front.is_empty()).map_or(String::new(), |front| format!("{front}/"));
                 let key = object_store::path::Path::parse(format!("{front}{name}")).map_err(|_| none())?;
-                Target::S3 { bucket: bucket.clone(), key }
+                StoreTarget::S3 { bucket: bucket.clone(), key }
             }
         };
         let shown = if below { self.shown.join(name) } else { self.shown.with_file_name(name) };
@@ -151,7 +151,7 @@ impl Address {
     /// Identity of the object on its server: the URL without the parts that vary between signatures.
     pub(super) fn identity(&self) -> String {
         match &self.target {
-            Target::Http(url) => {
+            StoreTarget::Http(url) => {
                 let mut same = url.clone();
                 same.set_fragment(None);
                 let is_same = |(name, _): &(Cow<'_, str>, Cow<'_, str>)| !name.starts_with("X-Amz-");
@@ -162,7 +162,7 @@ impl Address {
                 }
                 same.into()
             }
-            Target::S3 { bucket, key } => {
+            StoreTarget::S3 { bucket, key } => {
                 let endpoint = AmazonS3Builder::from_env().get_config_value(&AmazonS3ConfigKey::Endpoint);
                 format!("s3 {} {bucket}/{key}", endpoint.unwrap_or_default())
             }
@@ -189,7 +189,7 @@ impl Address {
     /// # Errors
     /// [`Kind::Usage`] if they are not valid.
     fn s3(&self, client: &reqwest::Client) -> Result<Option<AmazonS3>> {
-        let Target::S3 { bucket, .. } = &self.target else { return Ok(None) };
+        let StoreTarget::S3 { bucket, .. } = &self.target else { return Ok(None) };
         let backoff = BackoffConfig { max_backoff: Duration::from_secs(1), ..BackoffConfig::default() };
         let retry = RetryConfig { backoff, max_retries: 3, retry_timeout: CREDENTIALS };
         let mut builder = AmazonS3Builder::from_env();
@@ -230,8 +230,8 @@ impl Address {
     /// In words, if there are no credentials.
     pub(super) async fn url(&self, clients: &Clients) -> std::result::Result<Url, String> {
         match (&self.target, &clients.s3) {
-            (Target::Http(url), _) => Ok(url.clone()),
-            (Target::S3 { key, .. }, Some(s3)) => {
+            (StoreTarget::Http(url), _) => Ok(url.clone()),
+            (StoreTarget::S3 { key, .. }, Some(s3)) => {
                 let mut url = s3.signed_url(Method::GET, key, VALID).await.map_err(|_| missing())?;
                 if is_anonymous() {
                     // Without the signature, the URL of a public object.
@@ -239,7 +239,7 @@ impl Address {
                 }
                 Ok(url)
             }
-            (Target::S3 { .. }, None) => Err(missing()),
+            (StoreTarget::S3 { .. }, None) => Err(missing()),
         }
     }
 }
@@ -291,7 +291,7 @@ mod tests {
             "HTTP:////user@host:80/x?y",
         ] {
             let address = Address::parse(url).unwrap();
-            let Target::Http(parsed) = &address.target else { panic!("{url}") };
+            let StoreTarget::Http(parsed) = &address.target else { panic!("{url}") };
             let shown = address.shown().to_str().unwrap();
             assert!(!shown.contains("SECRET") && !shown.contains("user"), "{url}: {shown}");
             assert_eq!(Url::parse(shown).unwrap().host_str(), parsed.host_str(), "{url}: {shown}");

@@ -52,13 +52,13 @@ pub(super) struct Disk {
     /// The name of its directory.
     dir: String,
     /// The directory for the open version; none before one is open.
-    open: Mutex<Open>,
+    open: Mutex<OpenSpan>,
     writing: AtomicUsize,
     room: DirRoom,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenSpan {
     /// Identifies the version in the names of files.
     version: Option<u64>,
     /// The ranges on disk: ends by starts.
@@ -104,7 +104,7 @@ impl Disk {
             self.write_version(version).unwrap_or_else(|e| self.unusable(&e));
         }
         let ranges = self.listed(wanted, |name| self.remove(name));
-        *self.lock() = Open { version: Some(wanted), ranges };
+        *self.lock() = OpenSpan { version: Some(wanted), ranges };
     }
 
     fn write_version(&self, version: &Version) -> io::Result<()> {
@@ -243,7 +243,7 @@ impl Disk {
         tracing::warn!("{}: nothing is kept in remote_cache: {why}", self.path().display());
     }
 
-    fn lock(&self) -> MutexGuard<'_, Open> {
+    fn lock(&self) -> MutexGuard<'_, OpenSpan> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -30,7 +30,7 @@ use super::fetch::{Fetch, Opening};
 use super::session::{self, Session};
 use super::span::Span;
 use super::spans::{Needed, Spans, TAIL, joined};
-use super::streams::{Ahead, Streams};
+use super::streams::{RangeAhead, Streams};
 use super::tail::Tail;
 use super::version::Version;
 use super::writes::Writes;
@@ -154,7 +154,7 @@ impl Object {
                     && self.is_announced.load(Ordering::Relaxed)
                     && self.shared.spans.missing(&range) == 0;
             let is_ahead = announced == Some(Need::Ahead);
-            let exactly = Ahead { until: range.end, hole: 0 };
+            let exactly = RangeAhead { until: range.end, hole: 0 };
             let ahead = if is_known { exactly } else { streams.record(&range, is_ahead) };
             (range, ahead)
         };

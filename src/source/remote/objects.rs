@@ -43,11 +43,11 @@ pub struct Objects {
     session: Arc<Session>,
     options: RemoteOptions,
     account: Account,
-    opened: Mutex<Opened>,
+    opened: Mutex<OpenedBucket>,
 }
 
 #[derive(Debug)]
-struct Opened {
+struct OpenedBucket {
     /// When the container was opened, by the clock of its server.
     since: Option<i64>,
     /// By their names.
@@ -97,7 +97,7 @@ impl Objects {
         options: &RemoteOptions,
         account: &Account,
     ) -> Self {
-        let opened = Opened { since: None, open: Recent::new(OPEN), versions: HashMap::new() };
+        let opened = OpenedBucket { since: None, open: Recent::new(OPEN), versions: HashMap::new() };
         let (options, account) = (options.clone(), account.clone());
         Self { address, below, session, options, account, opened: Mutex::new(opened) }
     }
@@ -177,12 +177,12 @@ impl Objects {
         Ok((path, object, is_first))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Opened> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, OpenedBucket> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Opened {
+impl OpenedBucket {
     /// Fails if the object `name` of version `version` is newer than the container, or another one than before.
     fn check(&mut self, name: &str, version: &version::Version) -> Result<()> {
         let is_newer = self.since.is_some_and(|since| version.mtime().0 > since);
@@ -215,7 +215,7 @@ mod tests {
             modified: Some(modified.to_owned()),
             size: 1,
         };
-        let mut opened = Opened { since: Some(784_111_777), open: Recent::new(OPEN), versions: HashMap::new() };
+        let mut opened = OpenedBucket { since: Some(784_111_777), open: Recent::new(OPEN), versions: HashMap::new() };
         let then = dated("a", "Sun, 06 Nov 1994 08:49:37 GMT");
         opened.check("x", &then).unwrap();
         opened.check("x", &then).unwrap();

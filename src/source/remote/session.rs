@@ -23,7 +23,7 @@ use super::span::Span;
 /// The requests for the objects of one container, and the client for them.
 #[derive(Default)]
 pub(super) struct Session {
-    open: Arc<Mutex<Option<Open>>>,
+    open: Arc<Mutex<Option<OpenSession>>>,
     /// The requests that are being made.
     requests: Mutex<Vec<Request>>,
 }
@@ -33,7 +33,7 @@ struct Request {
     task: AbortHandle,
 }
 
-struct Open {
+struct OpenSession {
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
     clients: Clients,
@@ -55,7 +55,7 @@ impl Session {
         let mut current = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let open = match current.take() {
             Some(open) => open,
-            None => Open::new(address)?,
+            None => OpenSession::new(address)?,
         };
         let open = current.insert(open);
         let runtime = open.runtime.as_ref().ok_or_else(|| Error::io(io::Error::other("no runtime"), "request"))?;
@@ -101,7 +101,7 @@ pub(super) fn wait<T>(runtime: &Handle, work: impl Future<Output = Result<T>>) -
     })
 }
 
-impl Open {
+impl OpenSession {
     fn new(address: &Address) -> Result<Self> {
         let mut builder = Builder::new_multi_thread();
         // The other threads look up names.
@@ -112,7 +112,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenSession {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();

@@ -44,7 +44,7 @@ const HOLE: u64 = 2 << 20;
 
 /// The range to fetch beyond a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ahead {
+pub(super) struct RangeAhead {
     /// How far to fetch.
     pub(super) until: u64,
     /// The largest hole that is fetched as a whole.
@@ -54,12 +54,12 @@ pub(super) struct Ahead {
 /// The runs of reads in order, the last one used at the end.
 #[derive(Debug)]
 pub(super) struct Streams {
-    runs: Vec<Run>,
+    runs: Vec<StreamRun>,
     most: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct StreamRun {
     /// Start of the part that decides whether it is sequential.
     start: u64,
     /// Where its last read ended.
@@ -82,11 +82,12 @@ impl Streams {
     }
 
     /// Records a read of `range`, which may be known to be sequential (`is_ahead`); returns what to fetch now.
-    pub(super) fn record(&mut self, range: &Range<u64>, is_ahead: bool) -> Ahead {
-        let near = |run: &Run| run.next.abs_diff(range.start) <= SLACK;
-        let left_out = |run: &Run| run.is_scan() && (run.start..run.next).contains(&range.start);
+    pub(super) fn record(&mut self, range: &Range<u64>, is_ahead: bool) -> RangeAhead {
+        let near = |run: &StreamRun| run.next.abs_diff(range.start) <= SLACK;
+        let left_out = |run: &StreamRun| run.is_scan() && (run.start..run.next).contains(&range.start);
         let found = self.runs.iter().rposition(near).or_else(|| self.runs.iter().rposition(left_out));
-        let new = Run { start: range.start, next: range.end, bytes: 0, reads: 0, is_known: false, window: 0, ahead: 0 };
+        let new =
+            StreamRun { start: range.start, next: range.end, bytes: 0, reads: 0, is_known: false, window: 0, ahead: 0 };
         let mut run = found.map_or(new, |at| self.runs.remove(at));
         run.next = run.next.max(range.end);
         run.ahead = run.ahead.max(range.end);
@@ -105,11 +106,11 @@ impl Streams {
         let until = if run.window == 0 { range.end } else { run.ahead };
         let hole = if run.is_scan() && range.end < run.next { HOLE } else { 0 };
         self.runs.push(run);
-        Ahead { until, hole }
+        RangeAhead { until, hole }
     }
 }
 
-impl Run {
+impl StreamRun {
     /// Whether much of it was read.
     fn is_scan(&self) -> bool {
         self.bytes >= SCAN && self.bytes >= self.next.saturating_sub(self.start) / SPARSE
@@ -160,7 +161,7 @@ mod tests {
         let mut streams = Streams::new(u64::MAX);
         for i in 0..100 {
             let start = i * 7 % 100 * 10 * MIB;
-            assert_eq!(streams.record(&(start..start + 4096), false), Ahead { until: start + 4096, hole: 0 });
+            assert_eq!(streams.record(&(start..start + 4096), false), RangeAhead { until: start + 4096, hole: 0 });
         }
     }
 
@@ -169,7 +170,7 @@ mod tests {
         let mut streams = Streams::new(u64::MAX);
         for i in 0..1000 {
             let start = (i * 7 % 1000) * 50_000;
-            assert_eq!(streams.record(&(start..start + 8192), false), Ahead { until: start + 8192, hole: 0 });
+            assert_eq!(streams.record(&(start..start + 8192), false), RangeAhead { until: start + 8192, hole: 0 });
         }
     }
 

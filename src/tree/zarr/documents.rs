@@ -9,7 +9,7 @@ use crate::format::{Content, Spool};
 use crate::text;
 use crate::view::zarr::{self, GROUP, OME};
 
-use super::{Member, Zarr};
+use super::{GroupMember, Zarr};
 
 /// Attributes of the root that describe the container.
 const CONTAINER: &str = "container";
@@ -95,14 +95,14 @@ impl Zarr {
         out.json(&self.identity)?;
         let names = self.names()?;
         self.list(UNCOMMON, out, |index| {
-            let Some(Member::Array(array)) = self.member(index)? else { return Ok(None) };
+            let Some(GroupMember::Array(array)) = self.member(index)? else { return Ok(None) };
             Ok(array.1.uncommon().map(|type_name| (names.path(index, &array.0), type_name.clone())))
         })?;
         self.list(LEFT_OUT, out, |index| {
             let (name, why) = match self.member(index)? {
                 None => return Ok(None),
-                Some(Member::LeftOut(name, why)) => (name, why),
-                Some(Member::Array(array)) => match self.attributes(index) {
+                Some(GroupMember::LeftOut(name, why)) => (name, why),
+                Some(GroupMember::Array(array)) => match self.attributes(index) {
                     Err(e) if e.is_lasting() => (array.0.name, format!("its attributes are broken: {e}")),
                     attributes => return attributes.map(|_| None),
                 },
@@ -117,7 +117,7 @@ impl Zarr {
         if self.arrays.count() == 0 {
             return Ok(None);
         }
-        let Some(Member::Array(array)) = self.member(0)? else { return Ok(None) };
+        let Some(GroupMember::Array(array)) = self.member(0)? else { return Ok(None) };
         let Some(space) = self.arrays.file(0)?.space else { return Ok(None) };
         let names = self.names()?;
         Ok(zarr::multiscales(&names.path(0, &array.0), &names.dimensions(0, &array.0), &space))

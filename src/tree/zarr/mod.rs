@@ -27,7 +27,7 @@ use crate::source::Source;
 use crate::view::{self, zarr::Chunks};
 
 use array_dir::ArrayDir;
-use names::{Names, NamesBuilder};
+use names::{NamesBuilder, ZarrNames};
 
 /// The name of the group.
 pub(super) const NAME: &str = "data.zarr";
@@ -46,11 +46,11 @@ struct Zarr {
     /// The other attributes of the container.
     attributes: Attributes,
     account: Account,
-    names: Once<Names>,
+    names: Once<ZarrNames>,
 }
 
 /// An array of the group, or why it is left out, by its name.
-enum Member {
+enum GroupMember {
     Array(Box<(NamedArray, Chunks)>),
     LeftOut(Vec<u8>, String),
 }
@@ -86,17 +86,17 @@ impl Zarr {
     ///
     /// # Errors
     /// Fails if that cannot be determined now; a broken array is left out.
-    fn member(&self, index: u64) -> Result<Option<Member>> {
+    fn member(&self, index: u64) -> Result<Option<GroupMember>> {
         let found = match self.arrays.find(index) {
             Err(e) if e.is_lasting() => Found::LeftOut(format!("{index}").into(), e.to_string().into()),
             found => found?,
         };
         Ok(match found {
             Found::Nothing => None,
-            Found::LeftOut(name, why) => Some(Member::LeftOut(name, why.into_owned())),
+            Found::LeftOut(name, why) => Some(GroupMember::LeftOut(name, why.into_owned())),
             Found::Array(named) => Some(match Chunks::new(&named) {
-                Ok(chunks) => Member::Array(Box::new((named, chunks))),
-                Err(why) => Member::LeftOut(named.name, why),
+                Ok(chunks) => GroupMember::Array(Box::new((named, chunks))),
+                Err(why) => GroupMember::LeftOut(named.name, why),
             }),
         })
     }
@@ -107,7 +107,7 @@ impl Zarr {
     /// As [`Zarr::member`]; [`Kind::Corrupt`] if it is not in the group any more.
     fn array(&self, index: u64) -> Result<(NamedArray, Chunks)> {
         match self.member(index)? {
-            Some(Member::Array(array)) => Ok(*array),
+            Some(GroupMember::Array(array)) => Ok(*array),
             // Not `NotFound`: to a reader, a chunk that does not exist consists of zeros.
             _ => Err(Error::corrupt("it is not there any more", "array")),
         }
@@ -121,11 +121,11 @@ impl Zarr {
         self.arrays.file(index)?.attributes()
     }
 
-    fn names(&self) -> Result<&Names> {
+    fn names(&self) -> Result<&ZarrNames> {
         self.names.get(|| {
             let mut builder = NamesBuilder::new(&self.account, self.arrays.count())?;
             for index in 0..self.arrays.count() {
-                if let Some(Member::Array(array)) = self.member(index)? {
+                if let Some(GroupMember::Array(array)) = self.member(index)? {
                     builder.add(index, &array.0)?;
                 }
             }
@@ -161,7 +161,7 @@ impl Group {
             return each(named(stem, DOCUMENT.1, Node::LazyFile(file)));
         }
         match self.0.member(number)? {
-            Some(Member::Array(array)) => each(named(names.path(number, &array.0), "", Node::LazyDir(number))),
+            Some(GroupMember::Array(array)) => each(named(names.path(number, &array.0), "", Node::LazyDir(number))),
             _ => Ok(()),
         }
     }

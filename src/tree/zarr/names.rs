@@ -26,7 +26,7 @@ const PER_MEMBER: u64 = 8;
 const WHAT: &str = "names of data.zarr";
 
 /// The groups, and the names that differ from [`path_of`] and from the arrays' own names of dimensions.
-pub(super) struct Names {
+pub(super) struct ZarrNames {
     renamed: HashMap<u64, Box<str>>,
     /// The first array in each group, and the number of path components of the group.
     groups: Vec<(u64, u32)>,
@@ -37,7 +37,7 @@ pub(super) struct Names {
     _charges: Vec<Charge>,
 }
 
-impl Names {
+impl ZarrNames {
     /// The path of array `index`.
     pub(super) fn path(&self, index: u64, named: &NamedArray) -> String {
         self.renamed.get(&index).map_or_else(|| path_of(&named.name), ToString::to_string)
@@ -67,7 +67,7 @@ impl Names {
     /// The name of group `number` in the container.
     ///
     /// # Errors
-    /// As [`Names::group`].
+    /// As [`ZarrNames::group`].
     pub(super) fn own_group(&self, zarr: &Zarr, number: u64) -> Result<Vec<u8>> {
         let (index, components) = self.first_in(number)?;
         let (named, _) = zarr.array(index)?;
@@ -128,7 +128,7 @@ fn number_of(number: u64) -> Result<u32> {
 
 /// Gives names to arrays.
 pub(super) struct NamesBuilder {
-    names: Names,
+    names: ZarrNames,
     charges: Vec<Charge>,
     account: Account,
     keys: [RandomState; 2],
@@ -145,7 +145,7 @@ impl NamesBuilder {
     /// # Errors
     /// [`Kind::NoRoom`] if the account is exhausted.
     pub(super) fn new(account: &Account, count: u64) -> Result<Self> {
-        let names = Names {
+        let names = ZarrNames {
             renamed: HashMap::new(),
             groups: Vec::new(),
             members: Vec::new(),
@@ -266,9 +266,9 @@ impl NamesBuilder {
     }
 
     /// The names.
-    pub(super) fn finish(mut self) -> Names {
+    pub(super) fn finish(mut self) -> ZarrNames {
         // Stable: groups and arrays stay in the order of the container.
         self.names.members.sort_by_key(|&(above, _)| above);
-        Names { _charges: self.charges, ..self.names }
+        ZarrNames { _charges: self.charges, ..self.names }
     }
 }

@@ -57,7 +57,7 @@ impl Pieces<'_> {
         loop {
             let from: u64 = (0..outer).map(|d| step[d] * reader.axes[d].per_step).sum();
             let to: u64 = (0..outer).map(|d| step[d] * reader.strides[d]).sum();
-            let rows = Rows { count: to_usize(rows, "rows")?, per_row, stride: to_usize(stride, "stride")?, run };
+            let rows = EqualRows { count: to_usize(rows, "rows")?, per_row, stride: to_usize(stride, "stride")?, run };
             self.copy_rows(offset + from, dst.get_mut(out + to_usize(to, "range")?..).unwrap_or_default(), rows)?;
             let Some(d) = (0..outer).rev().find(|&d| step[d] + 1 < count(d)) else { return Ok(()) };
             step[d] += 1;
@@ -66,7 +66,7 @@ impl Pieces<'_> {
     }
 
     /// Copies `rows` from offset `offset` of the blob to the start of `dst`.
-    fn copy_rows(&mut self, offset: u64, dst: &mut [u8], rows: Rows) -> Result<()> {
+    fn copy_rows(&mut self, offset: u64, dst: &mut [u8], rows: EqualRows) -> Result<()> {
         let span = to_u64(rows.count - 1) * rows.per_row + to_u64(rows.run);
         let (bounds, piece) = self.hold(offset)?;
         if offset + span <= bounds.end {
@@ -95,7 +95,7 @@ impl Pieces<'_> {
 
 /// Rows of equal length at equal distances.
 #[derive(Clone, Copy)]
-struct Rows {
+struct EqualRows {
     /// Number of rows; at least one.
     count: usize,
     /// Bytes in the blob from one row to the next.
@@ -106,7 +106,7 @@ struct Rows {
     run: usize,
 }
 
-impl Rows {
+impl EqualRows {
     /// Copies all rows from `src` to `dst`; the most common element sizes as single moves.
     fn copy(self, src: &[u8], dst: &mut [u8]) {
         match self.run {

@@ -9,7 +9,7 @@ use crate::format::{Array, Content, Fetch};
 
 use super::cells::Cells;
 use super::colours::{ColourMap, Look};
-use super::plan::Plan;
+use super::plan::PlanePlan;
 use super::plane::{Plane, SIDE};
 use super::png_file::{self, Size};
 use super::sample::Elements;
@@ -117,7 +117,7 @@ fn cells(
     let plane = Plane::of(array, slice, side);
     let plane = plane.ok_or_else(|| usage("a picture has one or two dimensions, and elements"))?;
     let view = View::new(data, fetch)?;
-    let (plan, _) = Plan::new(&view, &plane, None, account)?;
+    let (plan, _) = PlanePlan::new(&view, &plane, None, account)?;
     let cells = sample::sample(&plan, &plane, elements, fetch)?;
     drop(plan);
     Ok((plane, cells))

@@ -32,7 +32,7 @@ use crate::{platform, text};
 use super::View;
 use cells::Cells;
 use colours::Look;
-use plan::Plan;
+use plan::PlanePlan;
 use plane::Plane;
 use png_file::{Picture, Size, Text};
 use sample::Elements;
@@ -54,7 +54,7 @@ pub fn content(array: &Array, data: &Content, account: &Account) -> Option<Conte
         let _turn = account.turn()?;
         let _trim = Trim;
         let view = View::new(&data, fetch)?;
-        let (plan, plane) = Plan::new(&view, &middle, Some(&start), &account)?;
+        let (plan, plane) = PlanePlan::new(&view, &middle, Some(&start), &account)?;
         let cells = sample::sample(&plan, plane, elements, fetch)?;
         let picture = draw(plane, &cells, &Look::default());
         png_file::encode(&picture, &texts(&array, (&plane.shown, all), &cells, &picture), Size::Known)

@@ -14,7 +14,7 @@ use std::ops::Range;
 use crate::account::Account;
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
-use crate::format::{BlobRef, Fetch, Layout, Piece};
+use crate::format::{BlobRef, Fetch, Layout, Piece, PieceKey};
 use crate::limits::Charge;
 use crate::view::{Extent, View};
 
@@ -30,9 +30,6 @@ const LINES: u64 = 16;
 const PLACES: u64 = 16;
 /// Maximum number of visits of a plan to pieces.
 const VISITS: u64 = 1 << 18;
-
-/// Blob id and piece number.
-type Key = (u64, u64);
 
 /// The decoded part of each cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +53,7 @@ pub(super) struct Strip {
 
 /// The decoded part of a plane.
 #[derive(Debug)]
-pub(super) struct Plan<'a> {
+pub(super) struct PlanePlan<'a> {
     view: &'a View,
     plane: &'a Plane,
     account: &'a Account,
@@ -65,7 +62,7 @@ pub(super) struct Plan<'a> {
     pub(super) rows: u64,
     pub(super) columns: u64,
     /// The strip that needs a piece last, for each.
-    last: HashMap<Key, u64>,
+    last: HashMap<PieceKey, u64>,
     /// The strips that are left out, and the first one beyond the budget.
     left_out: Vec<u64>,
     end: u64,
@@ -83,7 +80,7 @@ fn middle(range: &Range<u64>, most: u64) -> Range<u64> {
     start..start + len
 }
 
-impl<'a> Plan<'a> {
+impl<'a> PlanePlan<'a> {
     /// Plans the decoding of `plane`, or else of `start`, if there is one; returns which of the two.
     ///
     /// # Errors
@@ -167,7 +164,7 @@ impl<'a> Plan<'a> {
 
     /// Counts the pieces; returns whether they fit.
     fn count(&mut self, avoids_end: bool) -> Result<bool> {
-        let mut last: HashMap<Key, u64> = HashMap::new();
+        let mut last: HashMap<PieceKey, u64> = HashMap::new();
         let (mut cost, mut visits, mut left_out, mut end) = (0_u64, 0_u64, Vec::new(), u64::MAX);
         let cover = self.cover;
         self.strips(&mut |number, strip| {
@@ -267,7 +264,7 @@ impl<'a> Plan<'a> {
     /// # Errors
     /// As [`View::read`].
     pub(super) fn read(&self, fetch: &dyn Fetch, each: &mut dyn FnMut(&Strip, &[u8])) -> Result<()> {
-        let held = Held { plan: self, fetch, pieces: RefCell::default() };
+        let held = HeldPieces { plan: self, fetch, pieces: RefCell::default() };
         let mut buffer = Vec::new();
         self.strips(&mut |number, strip| {
             if number >= self.end {
@@ -297,7 +294,7 @@ fn is_last(blob: &BlobRef, piece: u64) -> bool {
 }
 
 /// Bytes of the pieces before `piece` that must be decoded for it; adds them to `new`.
-fn before(blob: &BlobRef, piece: u64, last: &HashMap<Key, u64>, new: &mut HashSet<Key>) -> u64 {
+fn before(blob: &BlobRef, piece: u64, last: &HashMap<PieceKey, u64>, new: &mut HashSet<PieceKey>) -> u64 {
     let (mut piece, mut sum) = (piece, 0_u64);
     let Ok(layout) = blob.layout() else { return 0 };
     while sum <= BUDGET && blob.is_run(piece) {
@@ -314,10 +311,10 @@ fn before(blob: &BlobRef, piece: u64, last: &HashMap<Key, u64>, new: &mut HashSe
 }
 
 /// Pieces that are needed again, so that each is fetched once.
-struct Held<'a> {
-    plan: &'a Plan<'a>,
+struct HeldPieces<'a> {
+    plan: &'a PlanePlan<'a>,
     fetch: &'a dyn Fetch,
-    pieces: RefCell<HashMap<Key, HeldPiece>>,
+    pieces: RefCell<HashMap<PieceKey, HeldPiece>>,
 }
 
 struct HeldPiece {
@@ -328,14 +325,14 @@ struct HeldPiece {
     _charge: Option<Charge>,
 }
 
-impl Held<'_> {
+impl HeldPieces<'_> {
     /// Releases the pieces that no strip after `number` needs.
     fn release(&self, number: u64) {
         self.pieces.borrow_mut().retain(|_, held| held.last > number);
     }
 }
 
-impl Fetch for Held<'_> {
+impl Fetch for HeldPieces<'_> {
     fn piece(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
         let key = (blob.id(), piece);
         if let Some(held) = self.pieces.borrow().get(&key) {

@@ -9,7 +9,7 @@ use crate::format::{Array, Fetch, Number, NumberKind};
 
 use super::cells::{Cells, LABELS, NO_LABEL};
 use super::element::{Element, Magnitude};
-use super::plan::{Plan, Strip, edge};
+use super::plan::{PlanePlan, Strip, edge};
 use super::plane::Plane;
 
 /// A type of elements that pictures are made of.
@@ -34,7 +34,7 @@ impl Elements {
 ///
 /// # Errors
 /// As [`View::read`](crate::view::View::read).
-pub(super) fn sample(plan: &Plan<'_>, plane: &Plane, elements: Elements, fetch: &dyn Fetch) -> Result<Cells> {
+pub(super) fn sample(plan: &PlanePlan<'_>, plane: &Plane, elements: Elements, fetch: &dyn Fetch) -> Result<Cells> {
     let number = match elements {
         Elements::Numbers(number) => number,
         Elements::Bfloat16 => return read::<half::bf16, false>(plan, plane, fetch),
@@ -56,11 +56,11 @@ pub(super) fn sample(plan: &Plan<'_>, plane: &Plane, elements: Elements, fetch: 
     }
 }
 
-fn of<E: Element>(plan: &Plan<'_>, plane: &Plane, number: Number, fetch: &dyn Fetch) -> Result<Cells> {
+fn of<E: Element>(plan: &PlanePlan<'_>, plane: &Plane, number: Number, fetch: &dyn Fetch) -> Result<Cells> {
     if number.is_big_endian { read::<E, true>(plan, plane, fetch) } else { read::<E, false>(plan, plane, fetch) }
 }
 
-fn read<E: Element, const BIG: bool>(plan: &Plan<'_>, plane: &Plane, fetch: &dyn Fetch) -> Result<Cells> {
+fn read<E: Element, const BIG: bool>(plan: &PlanePlan<'_>, plane: &Plane, fetch: &dyn Fetch) -> Result<Cells> {
     let mut sums = Sums::<E>::new(plan, plane);
     plan.read(fetch, &mut |strip, bytes| sums.add_strip::<BIG>(strip, bytes))?;
     Ok(sums.finish(plan.is_spread()))
@@ -80,7 +80,7 @@ const NOTHING: Sum = Sum { total: 0.0, count: 0, low: f64::INFINITY, high: f64::
 
 /// The sums of one row of cells, and the results of the rows before.
 struct Sums<'a, E> {
-    plan: &'a Plan<'a>,
+    plan: &'a PlanePlan<'a>,
     plane: &'a Plane,
     row: Vec<Sum>,
     cell_row: u64,
@@ -92,7 +92,7 @@ struct Sums<'a, E> {
 }
 
 impl<'a, E: Element> Sums<'a, E> {
-    fn new(plan: &'a Plan<'a>, plane: &'a Plane) -> Self {
+    fn new(plan: &'a PlanePlan<'a>, plane: &'a Plane) -> Self {
         // At most 1024 each.
         let (rows, columns) = (plan.rows as usize, plan.columns as usize);
         let all = rows * columns;

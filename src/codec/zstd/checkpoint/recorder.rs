@@ -77,11 +77,11 @@ pub(in super::super) struct Recorder {
     reader: OffsetReader,
     /// Bytes of content so far.
     pos: u64,
-    plan: Option<Plan>,
+    plan: Option<NextCheckpoint>,
 }
 
 /// The next checkpoint.
-struct Plan {
+struct NextCheckpoint {
     sink: Arc<dyn Sink>,
     window: u64,
     spacing: u64,
@@ -105,7 +105,7 @@ impl Recorder {
     /// From now on, makes checkpoints for `sink`, which are `spacing` bytes apart.
     pub(in super::super) fn record(&mut self, sink: Arc<dyn Sink>, window: u64, spacing: u64) {
         let Some(next) = sink.next(self.pos.saturating_add(window)) else { return };
-        self.plan = Some(Plan { sink, window, spacing, next, history: None, spare: Arc::default() });
+        self.plan = Some(NextCheckpoint { sink, window, spacing, next, history: None, spare: Arc::default() });
     }
 
     /// Follows the content `bytes`, which the decoder has given out.
@@ -180,7 +180,7 @@ impl Recorder {
     }
 }
 
-impl Plan {
+impl NextCheckpoint {
     /// Keeps those of the bytes that end at `pos` that the window before the next checkpoint may include.
     fn content(&mut self, pos: u64, bytes: &[u8]) {
         let from = self.next.saturating_sub(self.window);

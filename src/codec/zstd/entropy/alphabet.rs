@@ -79,7 +79,7 @@ fn of_codes(codes: &[(u32, u32)], code: u8) -> CodeInfo {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fse::Table;
+    use super::super::fse::FseTable;
     use super::*;
 
     #[test]
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn predefined_distributions_fill_their_tables() {
         for a in [LITERALS, OFFSETS, MATCHES] {
-            assert!(Table::new(a.predefined, a.accuracy, a.name, a.meaning).is_ok(), "{}", a.name);
+            assert!(FseTable::new(a.predefined, a.accuracy, a.name, a.meaning).is_ok(), "{}", a.name);
             assert_eq!(a.predefined.len(), usize::from(a.max_code) + 1, "{}", a.name);
         }
     }

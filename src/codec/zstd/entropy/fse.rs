@@ -37,7 +37,7 @@ impl FseEntry {
 
 /// A decoding table of `2^accuracy` cells, padded to [`SEQUENCES`] cells; no state leads to the padding.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Table {
+pub(super) struct FseTable {
     accuracy: u32,
     cells: Vec<FseEntry>,
 }
@@ -110,7 +110,7 @@ pub(in crate::codec::zstd) fn read_distribution<'a>(
     Ok((counts, accuracy, bits.rest(what)?))
 }
 
-impl Table {
+impl FseTable {
     /// Builds the table of a distribution; `meaning` maps symbols to values.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl Table {
     /// Rebuilds the table for a distribution, reusing its memory.
     ///
     /// # Errors
-    /// As [`Table::new`]; the table is invalid afterwards.
+    /// As [`FseTable::new`]; the table is invalid afterwards.
     pub(super) fn set(
         &mut self,
         counts: &[i16],
@@ -221,9 +221,9 @@ mod tests {
 
     #[test]
     fn probabilities_must_fill_the_table() {
-        assert!(Table::new(&[16, 15, -1], 5, "t", plain).is_ok());
+        assert!(FseTable::new(&[16, 15, -1], 5, "t", plain).is_ok());
         for counts in [&[16_i16, 15][..], &[16, 17], &[32, -1], &[0; 3]] {
-            assert!(Table::new(counts, 5, "t", plain).is_err(), "{counts:?}");
+            assert!(FseTable::new(counts, 5, "t", plain).is_err(), "{counts:?}");
         }
     }
 

@@ -22,19 +22,19 @@ const WHAT: &str = "Huffman tree";
 ///
 /// The default table is empty but has memory for all cells.
 #[derive(Debug, Clone)]
-pub(in crate::codec::zstd) struct Table {
+pub(in crate::codec::zstd) struct HuffmanTable {
     /// 0 if no table was read yet.
     bits: u32,
     cells: Box<[u16; SIZE]>,
 }
 
-impl Default for Table {
+impl Default for HuffmanTable {
     fn default() -> Self {
         Self { bits: 0, cells: Box::new([0; SIZE]) }
     }
 }
 
-impl Table {
+impl HuffmanTable {
     /// Clears the table.
     pub(in crate::codec::zstd) fn clear(&mut self) {
         self.bits = 0;
@@ -128,7 +128,7 @@ impl Table {
     /// # Errors
     /// Fails if a stream ends early or is longer, or the jump table does not fit.
     pub(in crate::codec::zstd) fn decode(&self, streams: &[u8], is_four: bool, dst: &mut [u8]) -> Result<()> {
-        simd_dispatch::run(Decode { table: self, streams, is_four, dst })
+        simd_dispatch::run(HuffmanStreams { table: self, streams, is_four, dst })
     }
 
     /// Decodes one stream into `dst`.
@@ -230,14 +230,14 @@ impl Table {
 }
 
 /// Streams to decode.
-struct Decode<'a> {
-    table: &'a Table,
+struct HuffmanStreams<'a> {
+    table: &'a HuffmanTable,
     streams: &'a [u8],
     is_four: bool,
     dst: &'a mut [u8],
 }
 
-impl SimdLoop for Decode<'_> {
+impl SimdLoop for HuffmanStreams<'_> {
     type Output = Result<()>;
 
     #[inline(always)]
@@ -265,7 +265,7 @@ impl Weights {
     /// Reads weights compressed with FSE: two states alternate until the stream is exhausted.
     fn read(&mut self, src: &[u8]) -> Result<()> {
         let (counts, accuracy, rest) = fse::read_distribution(src, 255, 12, WHAT)?;
-        let table = fse::Table::new(&counts, accuracy, WHAT, fse::plain)?;
+        let table = fse::FseTable::new(&counts, accuracy, WHAT, fse::plain)?;
         let mut bits = ReverseBitReader::new(rest, WHAT)?;
         bits.refill();
         let [mut this, mut other] = [table.start(&mut bits), table.start(&mut bits)];
@@ -299,8 +299,8 @@ impl Weights {
 mod tests {
     use super::*;
 
-    fn of(weights: &[u8]) -> Result<Table> {
-        let (mut table, mut all) = (Table::default(), [0; 256]);
+    fn of(weights: &[u8]) -> Result<HuffmanTable> {
+        let (mut table, mut all) = (HuffmanTable::default(), [0; 256]);
         all[..weights.len()].copy_from_slice(weights);
         table.set(&Weights { all, count: weights.len() }).map(|()| table)
     }
@@ -321,7 +321,7 @@ mod tests {
         for weights in [&[][..], &[0, 0], &[13], &[2], &[3, 3, 1]] {
             assert!(of(weights).is_err(), "{weights:?}");
         }
-        let mut table = Table::default();
+        let mut table = HuffmanTable::default();
         for header in [242_u8, 243, 255] {
             assert!(table.read(&[header], Dialect::V07).is_ok() && table.is_given(), "{header}");
         }
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn a_stream_must_be_consumed_exactly() {
         // One-bit codes: symbols 0 and 1 (weight 1 each).
-        let mut table = Table::default();
+        let mut table = HuffmanTable::default();
         table.read(&[242], Dialect::V07).unwrap();
         let mut dst = [9; 5];
         table.decode(&[0b0010_1101], false, &mut dst).unwrap();

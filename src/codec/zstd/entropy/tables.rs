@@ -10,11 +10,11 @@ use crate::error::{Error, Result};
 use super::super::frame::Frame;
 use super::super::header::Generation;
 use super::alphabet::{Alphabet, LITERALS, MATCHES, OFFSETS};
-use super::fse::{Table, read_distribution};
+use super::fse::{FseTable, read_distribution};
 
 /// The tables of the predefined distributions: literal lengths, offsets, match lengths.
-static PREDEFINED: LazyLock<[Result<Table>; 3]> =
-    LazyLock::new(|| [LITERALS, OFFSETS, MATCHES].map(|a| Table::new(a.predefined, a.accuracy, a.name, a.meaning)));
+static PREDEFINED: LazyLock<[Result<FseTable>; 3]> =
+    LazyLock::new(|| [LITERALS, OFFSETS, MATCHES].map(|a| FseTable::new(a.predefined, a.accuracy, a.name, a.meaning)));
 
 /// The index of an alphabet in [`PREDEFINED`], and the order of the tables in a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +96,7 @@ pub(in crate::codec::zstd) struct Tables {
 #[derive(Debug, Clone, Default)]
 struct AlphabetTable {
     /// Memory for a table, in use or not.
-    own: Table,
+    own: FseTable,
     source: TableSource,
 }
 
@@ -146,7 +146,7 @@ impl Tables {
     }
 
     /// The tables of literal lengths, offsets and match lengths, if there are all three.
-    pub(super) fn all(&self) -> Option<[&Table; 3]> {
+    pub(super) fn all(&self) -> Option<[&FseTable; 3]> {
         let literals = self.literals.table(CodeTable::Literals)?;
         let offsets = self.offsets.table(CodeTable::Offsets)?;
         Some([literals, offsets, self.matches.table(CodeTable::Matches)?])
@@ -202,7 +202,7 @@ impl AlphabetTable {
         Ok(rest)
     }
 
-    fn table(&self, which: CodeTable) -> Option<&Table> {
+    fn table(&self, which: CodeTable) -> Option<&FseTable> {
         match self.source {
             TableSource::Nothing => None,
             TableSource::Predefined => PREDEFINED.get(which as usize)?.as_ref().ok(),

@@ -19,7 +19,7 @@ const SEQUENCES: usize = MAX_BLOCK / 3;
 pub(in super::super) struct Block {
     /// Where its header is.
     pub(in super::super) at: FileOffset,
-    pub(super) header: Option<header::Block>,
+    pub(super) header: Option<header::ZstdBlockHeader>,
     /// The stored bytes after the header.
     pub(in super::super) stored: Vec<u8>,
     /// The tree and the tables in effect for it, and after it.
@@ -40,7 +40,7 @@ impl Block {
     pub(super) fn set(
         &mut self,
         at: FileOffset,
-        header: header::Block,
+        header: header::ZstdBlockHeader,
         stored: &[u8],
         entropy: &mut Entropy,
     ) -> Result<()> {

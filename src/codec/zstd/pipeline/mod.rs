@@ -35,7 +35,7 @@ use super::stored_bytes::StoredBytes;
 use super::window::{Stream, Window};
 pub(super) use block::Block;
 use block::Workspace;
-use queue::Queue;
+use queue::BlockQueue;
 
 /// Blocks ahead for each thread.
 const DEPTH: usize = 8;
@@ -46,7 +46,7 @@ const MEMORY: usize = 2 << 20;
 /// The part of the account's memory that one decoder may take: its window is three times that of libzstd.
 const SHARE: u64 = 4;
 
-type Blocks = Queue<Block, Workspace>;
+type Blocks = BlockQueue<Block, Workspace>;
 
 /// The decoder of one frame.
 pub(super) struct Pipeline {
@@ -159,11 +159,11 @@ impl Pipeline {
     /// Reads the next block.
     fn read(&mut self, stored: &mut StoredBytes, source: &Source, frame: &Frame) -> Result<Block> {
         let at = self.at;
-        let head = stored.ensure(source, at, header::Block::HEADER)?;
-        let header = header::Block::read(&mut Cursor::new(stored.get(head..), at), &frame.header)?;
-        let size = header::Block::HEADER + header.stored();
+        let head = stored.ensure(source, at, header::ZstdBlockHeader::HEADER)?;
+        let header = header::ZstdBlockHeader::read(&mut Cursor::new(stored.get(head..), at), &frame.header)?;
+        let size = header::ZstdBlockHeader::HEADER + header.stored();
         let start = stored.ensure(source, at, size)?;
-        let bytes = stored.get(start + header::Block::HEADER..start + size);
+        let bytes = stored.get(start + header::ZstdBlockHeader::HEADER..start + size);
         if bytes.len() < header.stored() {
             return Err(Error::corrupt("runs past the end of the frame", "block").at(at));
         }

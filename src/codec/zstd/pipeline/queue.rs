@@ -15,7 +15,7 @@ use crate::wanted;
 
 /// The queue of one frame: `B` is a block, `W` what a thread needs to decode one.
 #[derive(Debug, Default)]
-pub(super) struct Queue<B, W> {
+pub(super) struct BlockQueue<B, W> {
     state: Mutex<QueueState<B, W>>,
     /// Signaled when the first block is decoded.
     decoded: Condvar,
@@ -48,7 +48,7 @@ enum QueueSlot<B> {
 
 /// A block that this thread has begun. Dropping it ends it as failed.
 struct Begun<'a, B, W> {
-    queue: &'a Queue<B, W>,
+    queue: &'a BlockQueue<B, W>,
     number: u64,
     result: Option<Result<B>>,
 }
@@ -70,7 +70,7 @@ impl<B, W> Drop for Begun<'_, B, W> {
 }
 
 /// A thread that helps. Dropping it ends its admission, also after a panic.
-struct Admitted<'a, B, W: Default>(&'a Queue<B, W>);
+struct Admitted<'a, B, W: Default>(&'a BlockQueue<B, W>);
 
 impl<B, W: Default> Drop for Admitted<'_, B, W> {
     fn drop(&mut self) {
@@ -78,13 +78,13 @@ impl<B, W: Default> Drop for Admitted<'_, B, W> {
     }
 }
 
-impl<B, W> Queue<B, W> {
+impl<B, W> BlockQueue<B, W> {
     fn lock(&self) -> MutexGuard<'_, QueueState<B, W>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<B, W: Default> Queue<B, W> {
+impl<B, W: Default> BlockQueue<B, W> {
     /// Adds blocks at the end; an error takes the place of a block.
     pub(super) fn put(&self, blocks: impl IntoIterator<Item = Result<B>>) {
         let mut state = self.lock();
@@ -101,7 +101,7 @@ impl<B, W: Default> Queue<B, W> {
         self.lock().slots.len()
     }
 
-    /// Admits one more thread to [`Queue::help`], of at most `most`, if there is a block for it.
+    /// Admits one more thread to [`BlockQueue::help`], of at most `most`, if there is a block for it.
     pub(super) fn admit(&self, most: usize) -> bool {
         let mut state = self.lock();
         let waiting = (state.first + state.slots.len() as u64).saturating_sub(state.next.max(state.first));

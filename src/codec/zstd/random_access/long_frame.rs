@@ -17,7 +17,7 @@ use crate::source::Source;
 use crate::sync::{Condvar, Mutex};
 
 use super::super::frame::{Frame, PIECE};
-use super::super::reader::Reader;
+use super::super::reader::FrameReader;
 use super::checkpoints::Checkpoints;
 
 /// Maximum passed pieces kept in memory per long frame.
@@ -85,7 +85,7 @@ pub(super) enum Filling {
 
 /// A reader that stopped at the start of a piece.
 pub(super) struct Cursor {
-    pub(super) reader: Reader,
+    pub(super) reader: FrameReader,
     pub(super) piece: u64,
     /// The first byte of the piece, or the error there, if it was read to see whether the frame goes on.
     ahead: Option<Result<u8>>,
@@ -132,7 +132,7 @@ impl Live {
 
 impl Cursor {
     /// `reader` is at the start of piece `piece`.
-    pub(super) fn new(reader: Reader, piece: u64) -> Self {
+    pub(super) fn new(reader: FrameReader, piece: u64) -> Self {
         Self { reader, piece, ahead: None }
     }
 
@@ -145,7 +145,7 @@ impl Cursor {
     /// Reads the next piece into `dst`; returns the number of bytes, less than `dst.len()` only at the end of the frame.
     ///
     /// # Errors
-    /// As [`Reader::fill`].
+    /// As [`FrameReader::fill`].
     pub(super) fn fill(&mut self, source: &Source, frame: &Frame, dst: &mut [u8]) -> Result<usize> {
         let (Some(ahead), Some((first, rest))) = (self.ahead.take(), dst.split_first_mut()) else {
             return self.reader.fill(source, frame, dst);
@@ -168,10 +168,10 @@ impl Cursor {
         Ok(true)
     }
 
-    /// As [`Reader::excess`].
+    /// As [`FrameReader::excess`].
     ///
     /// # Errors
-    /// As [`Reader::excess`].
+    /// As [`FrameReader::excess`].
     pub(super) fn excess(&mut self, source: &Source, frame: &Frame) -> Result<usize> {
         let ahead = self.ahead.take().transpose()?;
         Ok(self.reader.excess(source, frame)?.saturating_add(usize::from(ahead.is_some())))

@@ -12,7 +12,7 @@ use super::super::decode::{FrameDecoder, WindowMemory};
 use super::super::dictionary::Dictionary;
 use super::super::frame::{Frame, PIECE, needed};
 use super::super::header::Generation;
-use super::super::reader::{Reader, Whole};
+use super::super::reader::{FrameReader, WholeContent};
 use super::long_frame::{Claim, Cursor, LongFrame, PASSED};
 use super::{Frames, lock};
 
@@ -32,7 +32,7 @@ impl Frames {
     ///
     /// # Errors
     /// Fails if the window is too large, or a decoder cannot be created.
-    pub(super) fn reader(&self, frame: &Frame, dictionary: Option<&Dictionary>) -> Result<Reader> {
+    pub(super) fn reader(&self, frame: &Frame, dictionary: Option<&Dictionary>) -> Result<FrameReader> {
         let (limit, account) = (self.policy.window, &self.policy.account);
         let needed = needed(frame, limit)?;
         let stream = |charge| FrameDecoder::new(frame, dictionary, limit, WindowMemory::Own(charge), account);
@@ -43,12 +43,12 @@ impl Frames {
                 Some(used) => used.renew(frame, dictionary, limit, account)?,
                 None => stream(None)?,
             };
-            return Ok(Reader::stream(decoder, None));
+            return Ok(FrameReader::stream(decoder, None));
         }
         if dictionary.is_none()
             && let Some(decoder) = self.on_threads(frame, None)?
         {
-            return Ok(Reader::stream(decoder, None));
+            return Ok(FrameReader::stream(decoder, None));
         }
         let with_window = needed.saturating_add(DECODER);
         let mut charge = account.charge_window(with_window, "window");
@@ -57,13 +57,13 @@ impl Frames {
             charge = account.charge(with_window, "window");
         }
         if let Ok(charge) = charge {
-            return Ok(Reader::stream(stream(Some(charge))?, None));
+            return Ok(FrameReader::stream(stream(Some(charge))?, None));
         }
         if frame.header.generation == Generation::Modern {
             loop {
                 match self.whole_reader(frame, dictionary) {
                     Err(e) if !matches!(e.kind(), Kind::NoRoom { .. }) => return Err(e),
-                    Err(_) if self.drop_idle(Reader::is_whole) => {}
+                    Err(_) if self.drop_idle(FrameReader::is_whole) => {}
                     Err(_) => break,
                     whole => return whole,
                 }
@@ -72,7 +72,7 @@ impl Frames {
         let turn = self.turns.wait(|| {
             self.drop_idle(|_| true);
         });
-        Ok(Reader::stream(stream(None)?, Some(turn)))
+        Ok(FrameReader::stream(stream(None)?, Some(turn)))
     }
 
     /// Creates a decoder of `frame`, from its start or the checkpoint `resume`, that works on several threads, if that helps:
@@ -92,7 +92,7 @@ impl Frames {
     ///
     /// # Errors
     /// [`Kind::NoRoom`] if the account has no room for the content.
-    pub(super) fn whole_reader(&self, frame: &Frame, dictionary: Option<&Dictionary>) -> Result<Reader> {
+    pub(super) fn whole_reader(&self, frame: &Frame, dictionary: Option<&Dictionary>) -> Result<FrameReader> {
         let buffer = self.policy.account.buffer(frame.content.unwrap_or(frame.bound).min(frame.bound), "content")?;
         self.reader_in(buffer, frame, dictionary)
     }
@@ -101,20 +101,20 @@ impl Frames {
     ///
     /// # Errors
     /// Fails if the window is too large, or the decoder cannot be created.
-    pub(super) fn reader_on_disk(&self, frame: &Frame, dictionary: Option<&Dictionary>) -> Result<Option<Reader>> {
+    pub(super) fn reader_on_disk(&self, frame: &Frame, dictionary: Option<&Dictionary>) -> Result<Option<FrameReader>> {
         let len = frame.content.unwrap_or(frame.bound).min(frame.bound);
         let buffer = self.policy.account.buffer_on_disk(len, "content");
         buffer.ok().map(|buffer| self.reader_in(buffer, frame, dictionary)).transpose()
     }
 
-    fn reader_in(&self, buffer: Buffer, frame: &Frame, dictionary: Option<&Dictionary>) -> Result<Reader> {
+    fn reader_in(&self, buffer: Buffer, frame: &Frame, dictionary: Option<&Dictionary>) -> Result<FrameReader> {
         let (limit, account) = (self.policy.window, &self.policy.account);
         let decoder = FrameDecoder::new(frame, dictionary, limit, WindowMemory::InPlace, account)?;
-        Ok(Reader::Whole(Whole::new(buffer, decoder)))
+        Ok(FrameReader::Whole(WholeContent::new(buffer, decoder)))
     }
 
     /// Drops the idle readers for which `which` holds; returns whether there were any.
-    pub(super) fn drop_idle(&self, which: impl Fn(&Reader) -> bool) -> bool {
+    pub(super) fn drop_idle(&self, which: impl Fn(&FrameReader) -> bool) -> bool {
         let recent: Vec<usize> = lock(&self.recent).iter().copied().collect();
         let mut gone = Vec::new();
         for state in recent.iter().filter_map(|&index| self.existing_state(index)) {
@@ -125,7 +125,7 @@ impl Frames {
     }
 
     /// Keeps the decoder of a finished reader for reuse, if it is small enough.
-    pub(super) fn recycle(&self, reader: Reader) {
+    pub(super) fn recycle(&self, reader: FrameReader) {
         let decoder = reader.into_decoder();
         if decoder.is_reusable() {
             lock(&self.decoders).push(decoder);

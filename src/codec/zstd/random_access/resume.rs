@@ -14,7 +14,7 @@ use crate::error::{Error, Kind, Result};
 use super::super::checkpoint::spacing;
 use super::super::decode::FrameDecoder;
 use super::super::frame::{Frame, PIECE, needed};
-use super::super::reader::Reader;
+use super::super::reader::FrameReader;
 use super::checkpoints::{Checkpoints, put_verified, was_verified};
 use super::long_frame::{Cursor, LongFrame};
 use super::readers::DECODER;
@@ -42,7 +42,7 @@ impl Frames {
     }
 
     /// Has `reader`, which is before the first byte of `frame` or at a checkpoint, make checkpoints as it goes.
-    pub(super) fn record(&self, frame: &Frame, state: &LongFrame, reader: &mut Reader) {
+    pub(super) fn record(&self, frame: &Frame, state: &LongFrame, reader: &mut FrameReader) {
         let Some(checkpoints) = self.checkpoints(frame, state) else { return };
         let sink = checkpoints.clone();
         reader.record(|recorder| recorder.record(sink, frame.header.window, checkpoints.spacing));
@@ -107,7 +107,7 @@ impl Frames {
             None => FrameDecoder::resume(frame, &resume, Some(charge(room)?)),
         };
         let begin = || {
-            let mut reader = Reader::stream(decoder?, None);
+            let mut reader = FrameReader::stream(decoder?, None);
             self.record(frame, state, &mut reader);
             let piece = pos.div_ceil(PIECE);
             let skip = piece.saturating_mul(PIECE).saturating_sub(pos);

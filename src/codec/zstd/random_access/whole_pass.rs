@@ -15,7 +15,7 @@ use crate::paging::page_size;
 use super::super::decode::length_error;
 use super::super::frame::{Frame, PIECE};
 use super::super::header::Generation;
-use super::super::reader::Reader;
+use super::super::reader::FrameReader;
 use super::super::v07;
 use super::long_frame::{Cursor, Passed};
 use super::readahead::AHEAD;
@@ -146,10 +146,10 @@ impl Frames {
         index: usize,
         frame: &Frame,
         wanted: bool,
-        mut reader: Reader,
+        mut reader: FrameReader,
         buffer: impl Fn() -> Result<Vec<u8>>,
         put: impl Fn(u64, Vec<u8>) -> Option<Vec<u8>>,
-    ) -> Result<(u64, u64, Reader)> {
+    ) -> Result<(u64, u64, FrameReader)> {
         let mut hash = Xxh64::new(0);
         let hashed = wanted || (frame.header.generation == Generation::V07 && frame.checksum.is_some());
         let (most, is_known) = self.expected(index, frame)?;

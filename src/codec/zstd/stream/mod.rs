@@ -13,7 +13,7 @@ use crate::once::Once;
 use crate::parallel;
 
 use super::decode::length_error;
-use super::division::{Division, PieceFrames, Plan};
+use super::division::{Division, PieceFrames, StreamPlan};
 use super::frame::{Cut, PIECE};
 use super::random_access::Frames;
 
@@ -34,7 +34,7 @@ pub struct ContentStream {
     first: usize,
     count: usize,
     cut: Option<Cut>,
-    plan: Arc<Once<Plan>>,
+    plan: Arc<Once<StreamPlan>>,
     /// Computes the plan if that requires decoding.
     sizing: OnceLock<ChecksumGate>,
 }
@@ -92,10 +92,10 @@ impl ContentStream {
         Ok(matches!(part, Some(PieceFrames::Whole(from, to)) if to - from > 1))
     }
 
-    fn plan(&self) -> Result<&Plan> {
+    fn plan(&self) -> Result<&StreamPlan> {
         self.plan.get(|| {
             self.count_all()?;
-            Plan::make(&self.frames, self.indices(), self.missing(|last| self.frames.size(last))?)
+            StreamPlan::make(&self.frames, self.indices(), self.missing(|last| self.frames.size(last))?)
         })
     }
 

@@ -7,9 +7,9 @@ use crate::account::Account;
 use crate::error::{Error, Result};
 
 use super::super::entropy::{Dialect, HuffmanTable, Sequence, Sequences, Tables};
-use super::super::header::{Block, BlockKind, Header};
+use super::super::header::{BlockKind, Header, ZstdBlockHeader};
 use super::super::window::{Stream, Window};
-use super::dictionary::Dictionary;
+use super::dictionary::V07Dictionary;
 use super::literals;
 use super::offsets::RepeatOffsets;
 
@@ -43,7 +43,7 @@ impl Decoder {
         account: &Account,
         frame: &Header,
         window: u64,
-        dictionary: Option<&Arc<Dictionary>>,
+        dictionary: Option<&Arc<V07Dictionary>>,
     ) -> Result<Self> {
         let mut decoder = Self {
             window: Window::new(account)?,
@@ -64,7 +64,7 @@ impl Decoder {
         &mut self,
         frame: &Header,
         window: u64,
-        dictionary: Option<&Arc<Dictionary>>,
+        dictionary: Option<&Arc<V07Dictionary>>,
     ) -> Result<()> {
         self.recent = RepeatOffsets::INITIAL;
         self.tree.clear();
@@ -87,7 +87,7 @@ impl Decoder {
     ///
     /// # Errors
     /// Fails if the block is malformed. The decoder is unusable afterwards.
-    pub(in crate::codec::zstd) fn block(&mut self, block: Block, src: &[u8]) -> Result<()> {
+    pub(in crate::codec::zstd) fn block(&mut self, block: ZstdBlockHeader, src: &[u8]) -> Result<()> {
         self.window.make_room()?;
         match block.kind {
             BlockKind::Compressed => self.compressed(src),

@@ -14,14 +14,14 @@ const MAGIC: [u8; 4] = [0x37, 0xA4, 0x30, 0xEC];
 
 /// A parsed dictionary.
 #[derive(Debug, Clone)]
-pub(in crate::codec::zstd) struct Dictionary {
+pub(in crate::codec::zstd) struct V07Dictionary {
     pub(super) tree: HuffmanTable,
     pub(super) tables: Tables,
     pub(super) recent: RepeatOffsets,
     pub(super) content: Vec<u8>,
 }
 
-impl Dictionary {
+impl V07Dictionary {
     /// Parses a dictionary file; without the magic number all of it is content.
     ///
     /// # Errors

@@ -11,14 +11,14 @@ use super::super::header::MAX_BLOCK;
 const WHAT: &str = "literals section";
 
 /// The section's header.
-struct Header {
+struct LiteralsHeader {
     kind: u8,
     four_streams: bool,
     regenerated: usize,
     compressed: usize,
 }
 
-fn header(src: &[u8]) -> Result<(Header, &[u8])> {
+fn header(src: &[u8]) -> Result<(LiteralsHeader, &[u8])> {
     let short = || Error::corrupt("the header runs past the end", WHAT);
     let kind = src.first().ok_or_else(short)? >> 6;
     let form = src.first().ok_or_else(short)? >> 4 & 3;
@@ -39,7 +39,10 @@ fn header(src: &[u8]) -> Result<(Header, &[u8])> {
         return Err(Error::corrupt(format!("{regenerated} literals, the maximum is {MAX_BLOCK}"), WHAT));
     }
     let four_streams = form != 1;
-    Ok((Header { kind, four_streams, regenerated: regenerated as usize, compressed: compressed as usize }, rest))
+    Ok((
+        LiteralsHeader { kind, four_streams, regenerated: regenerated as usize, compressed: compressed as usize },
+        rest,
+    ))
 }
 
 /// The decoded size of the section, without decoding it, and the bytes after it.

@@ -21,7 +21,7 @@ use super::frame::Frame;
 use super::header::Generation;
 
 pub(super) use decoder::Decoder;
-pub(super) use dictionary::Dictionary;
+pub(super) use dictionary::V07Dictionary;
 pub(super) use literals::measure as measure_literals;
 
 /// Verifies the checksum of `frame`, if it is a 0.7 frame, against the XXH64 of its content; the decoders of modern frames

@@ -12,7 +12,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::blosc2::entries::failing;
 use crate::format::blosc2::frame::{Frame, MAGIC};
 use crate::format::blosc2::frames::{self, FrameDir, OpenFrame, OpenFrames};
-use crate::format::blosc2::memory::Memory;
+use crate::format::blosc2::memory::ContainerMemory;
 use crate::format::{Content, Directory, Entry, File, FileExtent, Node, Options};
 use crate::index::Index;
 use crate::source::Source;
@@ -39,7 +39,7 @@ impl Default for OpenMembers {
 /// A member of an archive.
 pub(super) struct Member {
     source: Arc<Source>,
-    memory: Arc<Memory>,
+    memory: Arc<ContainerMemory>,
     verify: Verify,
     threads: Threads,
     index: Index,
@@ -62,7 +62,7 @@ impl Member {
         source: &Arc<Source>,
         directory: FileOffset,
         options: &Options,
-        memory: &Arc<Memory>,
+        memory: &Arc<ContainerMemory>,
         open: &Arc<OpenMembers>,
     ) -> Result<Self> {
         let entry_at = cur.at();

@@ -26,7 +26,7 @@ use crate::source::Source;
 use super::frame::MAGIC;
 use super::frames::OpenFrame;
 use super::info;
-use super::memory::Memory;
+use super::memory::ContainerMemory;
 use super::store::{self, Store, StoreMember};
 use crate::format::{Arrays, Check, Container, Entry, Info, Node, Options};
 
@@ -72,7 +72,7 @@ pub(super) struct Archive {
 
 impl Archive {
     /// Reads the central directory.
-    pub(super) fn open(source: &Arc<Source>, options: &Options, memory: &Arc<Memory>) -> Result<Self> {
+    pub(super) fn open(source: &Arc<Source>, options: &Options, memory: &Arc<ContainerMemory>) -> Result<Self> {
         let (at, len) = directory(source)?;
         Limits::check(len, options.limits.structure, "central directory").map_err(|e| e.at(at))?;
         // An entry of at least 46 bytes becomes a `Member`, and the name is copied, perhaps three times.

@@ -178,7 +178,11 @@ impl Batches {
     ///
     /// # Errors
     /// As [`Batches::each`].
-    fn each_row(&self, runs: &[Range<u64>], each: &mut dyn FnMut(&streams::Part<'_>, u64) -> Result<()>) -> Result<()> {
+    fn each_row(
+        &self,
+        runs: &[Range<u64>],
+        each: &mut dyn FnMut(&streams::FieldPart<'_>, u64) -> Result<()>,
+    ) -> Result<()> {
         self.each_batch(runs, |bytes, numbers| {
             let (mut first, mut numbers) = (0_u64, numbers.iter().cloned().flatten().peekable());
             streams::each(bytes, |part| {
@@ -207,7 +211,7 @@ impl Batches {
 /// A value in one of two forms.
 pub(super) enum Value<'a> {
     Document(&'a [u8]),
-    Row(&'a streams::Part<'a>, u64),
+    Row(&'a streams::FieldPart<'a>, u64),
 }
 
 impl Value<'_> {

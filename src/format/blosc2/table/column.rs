@@ -20,7 +20,7 @@ use super::leaves::TableLeaves;
 use super::nulls::Missing;
 use super::rows::{Rows, Touched};
 use super::runs::{for_each_row, gather, pieces, total};
-use super::schema::{ColumnSpec, Kind, Nulls};
+use super::schema::{ColumnKind, ColumnSpec, Nulls};
 use super::texts::Texts;
 use super::utf8::{descending, end_at, utf8};
 
@@ -46,11 +46,11 @@ pub(super) enum Data {
     /// Where each text ends, and the bytes of all.
     Utf8(Rows, Rows),
     Batches(Batches),
-    Dictionary(Box<Dictionary>),
+    TextDictionary(Box<TextDictionary>),
 }
 
 /// Texts by number.
-pub(super) struct Dictionary {
+pub(super) struct TextDictionary {
     codes: Rows,
     values: Batches,
     null: i64,
@@ -66,29 +66,31 @@ impl Column {
         let options = &leaves.options;
         let key = |suffix: &str| format!("_cols/{}{suffix}", spec.path);
         let rows = |suffix: &str| Rows::open(leaves.open(&key(suffix))?, options);
-        let form = if let Kind::Nested(form) = spec.kind { form } else { ChunkForm::Lists };
+        let form = if let ColumnKind::Nested(form) = spec.kind { form } else { ChunkForm::Lists };
         let batches = |suffix: &str| Batches::open(leaves.open(&key(suffix))?, form, options);
         let data = match &spec.kind {
-            Kind::Utf8 => {
+            ColumnKind::Utf8 => {
                 let (ends, text) = (rows("")?, rows(".utf8")?);
                 if ends.row_len != 8 || text.row_len != 1 {
                     return Err(Error::corrupt("must be numbers of 8 bytes, and bytes", "utf8"));
                 }
                 Data::Utf8(ends, text)
             }
-            Kind::Text | Kind::Bytes | Kind::Nested(_) | Kind::Other(_) => Data::Batches(batches("")?),
-            Kind::Dictionary { null, .. } => {
+            ColumnKind::Text | ColumnKind::Bytes | ColumnKind::Nested(_) | ColumnKind::Other(_) => {
+                Data::Batches(batches("")?)
+            }
+            ColumnKind::Dictionary { null, .. } => {
                 let (codes, values) = (rows("")?, batches("_dict")?);
                 if codes.row_len != 4 {
                     return Err(Error::corrupt("must be numbers of 4 bytes", "dictionary"));
                 }
-                Data::Dictionary(Box::new(Dictionary { codes, values, null: *null, texts: Once::new() }))
+                Data::TextDictionary(Box::new(TextDictionary { codes, values, null: *null, texts: Once::new() }))
             }
-            Kind::Bool => {
+            ColumnKind::Bool => {
                 let (rows, array) = fixed(rows("")?)?;
                 if array.descr == "'|b1'" { Data::Fixed(rows, array) } else { Data::Switches(rows) }
             }
-            Kind::Timestamp { unit, .. } => {
+            ColumnKind::Timestamp { unit, .. } => {
                 let (rows, mut array) = fixed(rows("")?)?;
                 if array.descr != "'<i8'" || !["s", "ms", "us", "ns"].contains(&&**unit) {
                     return Err(Error::corrupt(format!("elements {} of the unit {unit:?}", array.descr), "timestamp"));
@@ -96,7 +98,9 @@ impl Column {
                 array.descr = format!("'<M8[{unit}]'");
                 Data::Fixed(rows, array)
             }
-            Kind::Fixed | Kind::Arrays(_) => fixed(rows("")?).map(|(rows, array)| Data::Fixed(rows, array))?,
+            ColumnKind::Fixed | ColumnKind::Arrays(_) => {
+                fixed(rows("")?).map(|(rows, array)| Data::Fixed(rows, array))?
+            }
         };
         let marks = match spec.nulls {
             Nulls::Mask if leaves.has(&key(".notnull")) => Some(rows(".notnull")?),
@@ -126,7 +130,7 @@ impl Column {
         match &self.data {
             Data::Fixed(rows, _) | Data::Switches(rows) | Data::Utf8(rows, _) => &rows.frame,
             Data::Batches(batches) => &batches.frame,
-            Data::Dictionary(of) => &of.codes.frame,
+            Data::TextDictionary(of) => &of.codes.frame,
         }
     }
 
@@ -144,7 +148,7 @@ impl Column {
     pub(super) fn frames(&self) -> impl Iterator<Item = &Arc<OpenFrame>> {
         let other = match &self.data {
             Data::Utf8(_, text) => Some(&text.frame),
-            Data::Dictionary(of) => Some(&of.values.frame),
+            Data::TextDictionary(of) => Some(&of.values.frame),
             _ => None,
         };
         std::iter::once(self.frame()).chain(other).chain(self.marks.as_ref().map(|marks| &marks.frame))
@@ -191,7 +195,7 @@ impl Column {
                 })?;
                 Ok(found)
             }
-            (Data::Dictionary(of), _) => {
+            (Data::TextDictionary(of), _) => {
                 of.codes(runs).map(|codes| codes.iter().map(|c| u8::from((*c).is_some())).collect())
             }
             (Data::Batches(batches), _) => {
@@ -226,7 +230,7 @@ impl Column {
                 Item::Bytes(bytes) => texts.push(Some(bytes)),
                 Item::Other => Err(Error::corrupt("must be text, bytes, or nothing", "batch")),
             })?,
-            Data::Dictionary(of) => {
+            Data::TextDictionary(of) => {
                 let all = of.texts()?;
                 let values: Vec<&[u8]> = all.iter().collect();
                 for code in of.codes(runs)? {
@@ -267,8 +271,8 @@ impl Column {
     /// Whether its values are text.
     pub(super) fn is_text(&self) -> bool {
         match &self.data {
-            Data::Utf8(..) | Data::Dictionary(_) => true,
-            Data::Batches(_) => self.spec.kind == Kind::Text,
+            Data::Utf8(..) | Data::TextDictionary(_) => true,
+            Data::Batches(_) => self.spec.kind == ColumnKind::Text,
             Data::Fixed(_, array) => array.descr.contains('U') && !array.descr.starts_with('['),
             Data::Switches(_) => false,
         }
@@ -289,8 +293,8 @@ impl Column {
     }
 
     /// The dictionary of its texts, if it has one.
-    pub(super) fn dictionary(&self) -> Option<&Dictionary> {
-        if let Data::Dictionary(of) = &self.data { Some(of) } else { None }
+    pub(super) fn dictionary(&self) -> Option<&TextDictionary> {
+        if let Data::TextDictionary(of) = &self.data { Some(of) } else { None }
     }
 
     /// Attributes for `data.zarr`; `marks` is the name of the array with the marks of values that are not missing.
@@ -303,7 +307,7 @@ impl Column {
     }
 }
 
-impl Dictionary {
+impl TextDictionary {
     /// The number of the text of each row in `runs`; each is that of a text.
     pub(super) fn codes(&self, runs: &[Range<u64>]) -> Result<Vec<Option<u32>>> {
         let count = to_u64(self.texts()?.ends.len());

@@ -13,7 +13,7 @@ use super::Table;
 use super::arrow::ArrowFile;
 use super::column::{Column, Data};
 use super::derived::{ColumnRows, Shown};
-use super::schema::Kind;
+use super::schema::ColumnKind;
 
 /// A table, and the contents that were made for it.
 pub(super) struct TableFiles {
@@ -139,11 +139,13 @@ impl TableFiles {
 }
 
 /// Why a column of this kind is no array.
-fn why_no_array(kind: &Kind) -> &'static str {
+fn why_no_array(kind: &ColumnKind) -> &'static str {
     match kind {
-        Kind::Utf8 | Kind::Text | Kind::Dictionary { .. } => "text of any length: see columns/ and table.arrow",
-        Kind::Bytes => "bytes of any length: see table.arrow",
-        Kind::Nested(_) => "lists, structures, or objects: see table.arrow",
+        ColumnKind::Utf8 | ColumnKind::Text | ColumnKind::Dictionary { .. } => {
+            "text of any length: see columns/ and table.arrow"
+        }
+        ColumnKind::Bytes => "bytes of any length: see table.arrow",
+        ColumnKind::Nested(_) => "lists, structures, or objects: see table.arrow",
         _ => "values of no fixed type: see stored/",
     }
 }

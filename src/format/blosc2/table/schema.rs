@@ -57,7 +57,7 @@ pub(super) struct ColumnSpec {
     pub(super) name: String,
     /// Its name as a path: groups of columns, separated by `/`.
     pub(super) path: String,
-    pub(super) kind: Kind,
+    pub(super) kind: ColumnKind,
     pub(super) nulls: Nulls,
     /// Its entry in the schema.
     pub(super) about: Attributes,
@@ -65,7 +65,7 @@ pub(super) struct ColumnSpec {
 
 /// The type of the values of a column.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum ColumnKind {
     /// Elements of one size: the array says which.
     Fixed,
     Bool,
@@ -171,33 +171,35 @@ impl ColumnSpec {
         let name = field("name").ok_or_else(no("name"))?.to_owned();
         let is_set = |name: &str| column.get(name).and_then(Value::as_bool) == Some(true);
         let kind = match field("kind").ok_or_else(no("kind"))? {
-            "list" if field("serializer") == Some("arrow") => Kind::Nested(ChunkForm::Streams),
-            other if field("serializer").is_some_and(|name| name != "msgpack") => Kind::Other(other.to_owned()),
-            "bool" => Kind::Bool,
-            "timestamp" => Kind::Timestamp {
+            "list" if field("serializer") == Some("arrow") => ColumnKind::Nested(ChunkForm::Streams),
+            other if field("serializer").is_some_and(|name| name != "msgpack") => ColumnKind::Other(other.to_owned()),
+            "bool" => ColumnKind::Bool,
+            "timestamp" => ColumnKind::Timestamp {
                 unit: field("unit").unwrap_or_default().to_owned(),
                 timezone: field("timezone").map(str::to_owned),
             },
-            "utf8" => Kind::Utf8,
-            "vlstring" => Kind::Text,
-            "vlbytes" => Kind::Bytes,
-            "dictionary" => Kind::Dictionary {
+            "utf8" => ColumnKind::Utf8,
+            "vlstring" => ColumnKind::Text,
+            "vlbytes" => ColumnKind::Bytes,
+            "dictionary" => ColumnKind::Dictionary {
                 is_ordered: is_set("ordered"),
                 null: column.get("null_code").and_then(Value::as_i64).unwrap_or(-1),
             },
             "ndarray" => {
                 let sides = column.get("item_shape").and_then(Value::as_array).into_iter().flatten();
                 let sides: Option<Vec<u64>> = sides.map(Value::as_u64).collect();
-                Kind::Arrays(sides.ok_or_else(|| Error::corrupt("must be a list of numbers", "item_shape"))?)
+                ColumnKind::Arrays(sides.ok_or_else(|| Error::corrupt("must be a list of numbers", "item_shape"))?)
             }
-            "list" if field("storage") == Some("vl") => Kind::Nested(ChunkForm::Single),
-            "list" | "struct" | "object" => Kind::Nested(ChunkForm::Lists),
-            _ => Kind::Fixed,
+            "list" if field("storage") == Some("vl") => ColumnKind::Nested(ChunkForm::Single),
+            "list" | "struct" | "object" => ColumnKind::Nested(ChunkForm::Lists),
+            _ => ColumnKind::Fixed,
         };
         let nulls = match (&kind, column.get("null_value")) {
             _ if field("null_storage") == Some("mask") => Nulls::Mask,
-            (Kind::Dictionary { .. } | Kind::Text | Kind::Bytes | Kind::Nested(_), _) => Nulls::Native,
-            (Kind::Other(_), _) | (_, None | Some(Value::Null)) => Nulls::None,
+            (ColumnKind::Dictionary { .. } | ColumnKind::Text | ColumnKind::Bytes | ColumnKind::Nested(_), _) => {
+                Nulls::Native
+            }
+            (ColumnKind::Other(_), _) | (_, None | Some(Value::Null)) => Nulls::None,
             (_, Some(value)) => Nulls::Value(value.clone()),
         };
         let stored = ["name", "cparams", "dparams", "chunks", "blocks"];
@@ -258,11 +260,11 @@ mod tests {
         assert_eq!((rows, &*computed), (Some(7), &["c".to_owned()][..]));
         assert_eq!(parents.iter().map(|parent| (&*parent.name, &*parent.path)).collect::<Vec<_>>(), [("f.g", "f/g")]);
         let want = [
-            (Kind::Fixed, Nulls::Value(json!(-1))),
-            (Kind::Utf8, Nulls::Mask),
-            (Kind::Dictionary { is_ordered: true, null: -1 }, Nulls::Native),
-            (Kind::Arrays(vec![2, 3]), Nulls::None),
-            (Kind::Nested(ChunkForm::Lists), Nulls::Native),
+            (ColumnKind::Fixed, Nulls::Value(json!(-1))),
+            (ColumnKind::Utf8, Nulls::Mask),
+            (ColumnKind::Dictionary { is_ordered: true, null: -1 }, Nulls::Native),
+            (ColumnKind::Arrays(vec![2, 3]), Nulls::None),
+            (ColumnKind::Nested(ChunkForm::Lists), Nulls::Native),
         ];
         for (column, want) in columns.into_iter().zip(want) {
             assert_eq!((column.kind, column.nulls), want, "{}", column.name);

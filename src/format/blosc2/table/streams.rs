@@ -23,7 +23,7 @@ const WHAT: &str = "Arrow stream";
 
 /// The values of a field in a batch.
 #[derive(Debug)]
-pub(super) struct Part<'a> {
+pub(super) struct FieldPart<'a> {
     pub(super) len: u64,
     /// A bit for each value that is not missing, unless all are there.
     valid: Option<&'a [u8]>,
@@ -35,8 +35,8 @@ pub(super) enum PartData<'a> {
     Bits(&'a [u8]),
     Numbers(Number, usize, &'a [u8]),
     Bytes { ends: Ends<'a>, bytes: &'a [u8], is_text: bool },
-    List(Ends<'a>, Box<Part<'a>>),
-    Struct(Vec<(Vec<u8>, Part<'a>)>),
+    List(Ends<'a>, Box<FieldPart<'a>>),
+    Struct(Vec<(Vec<u8>, FieldPart<'a>)>),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +58,7 @@ fn broken(why: &str) -> Error {
 ///
 /// # Errors
 /// Fails if one is broken, or of a kind that is not known; those of `each`.
-pub(super) fn each<'a>(bytes: &'a [u8], mut each: impl FnMut(&Part<'a>) -> Result<()>) -> Result<()> {
+pub(super) fn each<'a>(bytes: &'a [u8], mut each: impl FnMut(&FieldPart<'a>) -> Result<()>) -> Result<()> {
     let mut cur = Cursor::new(bytes, FileOffset(0));
     while !cur.is_empty() {
         let (schema, _) = message(&mut cur)?.ok_or_else(|| broken("no schema"))?;
@@ -102,17 +102,17 @@ fn message<'a>(cur: &mut Cursor<'a>) -> Result<Option<(Vec<u8>, &'a [u8])>> {
 }
 
 /// The nodes and buffers of a batch that are still to come.
-struct Rest<'a, N, B> {
+struct BatchRest<'a, N, B> {
     nodes: N,
     buffers: B,
     body: &'a [u8],
 }
 
 /// The column `field` in `batch`, of which the buffers are in `body`.
-fn column<'a>(field: Field<'_>, batch: &RecordBatch<'_>, body: &'a [u8]) -> Result<Part<'a>> {
+fn column<'a>(field: Field<'_>, batch: &RecordBatch<'_>, body: &'a [u8]) -> Result<FieldPart<'a>> {
     let nodes = batch.nodes().ok_or_else(|| broken("no nodes"))?;
     let buffers = batch.buffers().ok_or_else(|| broken("no buffers"))?;
-    let mut rest = Rest { nodes: nodes.iter(), buffers: buffers.iter(), body };
+    let mut rest = BatchRest { nodes: nodes.iter(), buffers: buffers.iter(), body };
     let part = rest.part(field, DEPTH)?;
     if u64::try_from(batch.length()).ok() != Some(part.len) {
         return Err(broken("a column of another length"));
@@ -120,7 +120,7 @@ fn column<'a>(field: Field<'_>, batch: &RecordBatch<'_>, body: &'a [u8]) -> Resu
     Ok(part)
 }
 
-impl<'a, 'b, N: Iterator<Item = &'b FieldNode>, B: Iterator<Item = &'b Buffer>> Rest<'a, N, B> {
+impl<'a, 'b, N: Iterator<Item = &'b FieldNode>, B: Iterator<Item = &'b Buffer>> BatchRest<'a, N, B> {
     /// The next buffer, which must have `len` bytes at least.
     fn buffer(&mut self, len: u64) -> Result<&'a [u8]> {
         let buffer = self.buffers.next().ok_or_else(|| broken("too few buffers"))?;
@@ -137,7 +137,7 @@ impl<'a, 'b, N: Iterator<Item = &'b FieldNode>, B: Iterator<Item = &'b Buffer>> 
         Ok(Ends(self.buffer(need)?, to_usize(width, WHAT)?))
     }
 
-    fn part(&mut self, field: Field<'_>, depth: u32) -> Result<Part<'a>> {
+    fn part(&mut self, field: Field<'_>, depth: u32) -> Result<FieldPart<'a>> {
         let depth = depth.checked_sub(1).ok_or_else(|| broken("nested too deeply"))?;
         let node = self.nodes.next().ok_or_else(|| broken("too few nodes"))?;
         let len = u64::try_from(node.length()).map_err(|_| broken("a negative length"))?;
@@ -176,7 +176,7 @@ impl<'a, 'b, N: Iterator<Item = &'b FieldNode>, B: Iterator<Item = &'b Buffer>> 
             }
             other => return Err(Error::unknown(format!("values of the type {}", other.0), WHAT)),
         };
-        Ok(Part { len, valid, data })
+        Ok(FieldPart { len, valid, data })
     }
 }
 
@@ -200,7 +200,7 @@ fn number(field: Field<'_>) -> Result<(Number, usize)> {
     }
 }
 
-impl<'a> Part<'a> {
+impl<'a> FieldPart<'a> {
     fn is_null(&self, row: u64) -> bool {
         self.valid.is_some_and(|valid| !bit(valid, row))
     }
@@ -291,7 +291,7 @@ mod tests {
     }
 
     /// The values of all rows, at most a thousand, as text.
-    fn shown(part: &Part<'_>, rows: Range<u64>, out: &mut String) -> Result<()> {
+    fn shown(part: &FieldPart<'_>, rows: Range<u64>, out: &mut String) -> Result<()> {
         for row in rows.take(1000) {
             write!(out, "{:?} ", part.head(row)?).unwrap();
             match &part.data {

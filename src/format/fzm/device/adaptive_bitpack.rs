@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::fallback::{Fallback, OpResult};
-use super::job::{Job, Span};
+use super::job::{DeviceJob, Span};
 use super::op::DeviceOp;
 use crate::format::fzm::inverse::AdaptiveBitpack;
 use crate::gpu::{Arg, Kernel, Memory};
@@ -31,7 +31,7 @@ impl DeviceOp for AdaptiveBitpack {
         Ok(at(starts.first())?..at(starts.last())?)
     }
 
-    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
+    fn run(&self, job: &mut DeviceJob, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let mut starts = Vec::new();
         for start in self.starts(&window)? {
             starts.extend(start.checked_sub(input.range().start).ok_or(Fallback::Invalid)?.to_le_bytes());

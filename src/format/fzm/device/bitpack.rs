@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::fallback::OpResult;
-use super::job::{Job, Span};
+use super::job::{DeviceJob, Span};
 use super::op::DeviceOp;
 use crate::format::fzm::inverse::Bitpack;
 use crate::gpu::{Arg, Kernel, Memory};
@@ -21,7 +21,7 @@ impl DeviceOp for Bitpack {
         Ok(stored(window.start / self.block)..stored(window.end.div_ceil(self.block)))
     }
 
-    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
+    fn run(&self, job: &mut DeviceJob, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let out = job.span(window)?;
         let words = out.len().div_ceil(4);
         let args = [input.arg(), out.arg(), Arg::U64(words), Arg::U32(self.size as u32), Arg::U32(self.nbits)];

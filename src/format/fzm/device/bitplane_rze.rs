@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::fallback::{Fallback, OpResult};
-use super::job::{Job, Span};
+use super::job::{DeviceJob, Span};
 use super::op::DeviceOp;
 use crate::bytes::to_u64;
 use crate::format::fzm::inverse::{BitplaneRze, StoredPlanes};
@@ -32,7 +32,7 @@ impl DeviceOp for BitplaneRze {
         Ok(start.unwrap_or(0)..end.unwrap_or(0))
     }
 
-    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
+    fn run(&self, job: &mut DeviceJob, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let (mut maps, mut starts) = (Vec::new(), Vec::new());
         for StoredPlanes { map, words } in self.stored(&window)? {
             let at = if words.is_empty() { Some(0) } else { words.start.checked_sub(input.range().start) };

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::fallback::{Fallback, OpResult};
-use super::job::{Job, Span};
+use super::job::{DeviceJob, Span};
 use super::op::DeviceOp;
 use crate::format::fzm::inverse::Bitshuffle;
 use crate::gpu::{Arg, Kernel, Memory};
@@ -20,7 +20,7 @@ impl DeviceOp for Bitshuffle {
         Ok(window.clone())
     }
 
-    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
+    fn run(&self, job: &mut DeviceJob, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let shuffled = self.full.min(window.end).saturating_sub(window.start);
         if shuffled == 0 {
             return Ok(input.clone());

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::fallback::OpResult;
-use super::job::{Job, Span};
+use super::job::{DeviceJob, Span};
 use super::op::{self, DeviceOp};
 use super::rze::{CHUNK, THREADS};
 use crate::format::fzm::inverse::{Inverse, LorenzoQuant, Rze};
@@ -64,7 +64,7 @@ impl DeviceOp for FusedBitshuffle {
         self.rze.needs(window)
     }
 
-    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
+    fn run(&self, job: &mut DeviceJob, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let name = match self.width {
             1 => "rze_bitshuffle_1",
             2 => "rze_bitshuffle_2",
@@ -100,7 +100,7 @@ impl DeviceOp for FusedRank1 {
         self.rze.needs(&self.codes(window))
     }
 
-    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
+    fn run(&self, job: &mut DeviceJob, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let codes = self.codes(&window);
         let starts = self.rze.upload(job, input, &codes)?;
         let outliers = self.quant.side(job, &window)?;

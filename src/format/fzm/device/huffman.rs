@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::fallback::{Fallback, OpResult};
-use super::job::{Job, Span};
+use super::job::{DeviceJob, Span};
 use super::op::DeviceOp;
 use crate::format::fzm::inverse::Huffman;
 use crate::gpu::{Arg, Kernel, Memory};
@@ -41,7 +41,7 @@ impl DeviceOp for Huffman {
         true
     }
 
-    fn index(&self, job: &mut Job, input: &Span) -> OpResult<Vec<Memory>> {
+    fn index(&self, job: &mut DeviceJob, input: &Span) -> OpResult<Vec<Memory>> {
         if let Some(check) = &self.single {
             check()?;
             return Ok(Vec::new());
@@ -53,7 +53,7 @@ impl DeviceOp for Huffman {
         Ok(vec![table])
     }
 
-    fn run(&self, job: &mut Job, input: &Span, kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
+    fn run(&self, job: &mut DeviceJob, input: &Span, kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let (partition, n) = (window.start / self.block(), (window.end - window.start) / self.size);
         let out = job.span(window)?;
         if self.single.is_some() {

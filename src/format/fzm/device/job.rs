@@ -56,14 +56,14 @@ impl Span {
 }
 
 /// The work for one window: a queue, and the fault that its kernels set.
-pub(super) struct Job<'a> {
+pub(super) struct DeviceJob<'a> {
     queue: &'a mut dyn Queue,
     /// Limit of device memory in bytes.
     pub(super) memory_limit: u64,
     fault: Memory,
 }
 
-impl<'a> Job<'a> {
+impl<'a> DeviceJob<'a> {
     /// A job without a fault.
     ///
     /// # Errors
@@ -175,9 +175,9 @@ impl<'a> Job<'a> {
     }
 }
 
-impl fmt::Debug for Job<'_> {
+impl fmt::Debug for DeviceJob<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Job({:?})", self.fault)
+        write!(f, "DeviceJob({:?})", self.fault)
     }
 }
 

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::fallback::{Fallback, OpResult};
-use super::job::{Job, Span};
+use super::job::{DeviceJob, Span};
 use super::op::DeviceOp;
 use crate::bytes::to_usize;
 use crate::format::fzm::inverse::{Coding, LorenzoQuant};
@@ -138,7 +138,7 @@ impl LorenzoQuant {
     }
 
     /// Uploads the outliers of a part, grouped by tile.
-    fn upload(&self, job: &mut Job, part: &TileWindow) -> OpResult<Uploaded> {
+    fn upload(&self, job: &mut DeviceJob, part: &TileWindow) -> OpResult<Uploaded> {
         let (positions, values) = (self.outliers)(part.codes.clone())?;
         let count = u32::try_from(positions.len()).map_err(|_| Fallback::Invalid)?;
         if count == 0 {
@@ -150,7 +150,7 @@ impl LorenzoQuant {
     }
 
     /// Uploads the outliers of a window, grouped by tile.
-    pub(super) fn side(&self, job: &mut Job, window: &Range<u64>) -> OpResult<Uploaded> {
+    pub(super) fn side(&self, job: &mut DeviceJob, window: &Range<u64>) -> OpResult<Uploaded> {
         let part = self.part(window)?;
         self.upload(job, &part)
     }
@@ -237,7 +237,7 @@ impl DeviceOp for LorenzoQuant {
         Ok(codes.start * self.code..codes.end * self.code)
     }
 
-    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
+    fn run(&self, job: &mut DeviceJob, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let part = self.part(&window)?;
         let out = job.span(window)?;
         let whole = [0, 1, 2].iter().all(|&i| part.dims[i].is_multiple_of(part.brick[i].max(1)));

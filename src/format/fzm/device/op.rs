@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::fallback::OpResult;
-use super::job::{Job, Span};
+use super::job::{DeviceJob, Span};
 use crate::error::Kind;
 use crate::format::fzm::inverse::Inverse;
 use crate::format::fzm::stream::{ByteStream, Derivation};
@@ -38,7 +38,7 @@ pub(super) trait DeviceOp: Send + Sync {
     ///
     /// # Errors
     /// As for [`DeviceOp::run`].
-    fn index(&self, job: &mut Job, input: &Span) -> OpResult<Vec<Memory>> {
+    fn index(&self, job: &mut DeviceJob, input: &Span) -> OpResult<Vec<Memory>> {
         let _ = (job, input);
         Ok(Vec::new())
     }
@@ -49,7 +49,7 @@ pub(super) trait DeviceOp: Send + Sync {
     /// # Errors
     /// Fails with [`Device`](super::fallback::Fallback::Device) if the device fails, with
     /// [`Invalid`](super::fallback::Fallback::Invalid) if the host finds invalid input.
-    fn run(&self, job: &mut Job, input: &Span, kept: &[Memory], window: Range<u64>) -> OpResult<Span>;
+    fn run(&self, job: &mut DeviceJob, input: &Span, kept: &[Memory], window: Range<u64>) -> OpResult<Span>;
 }
 
 /// How `stream` is computed from its input; `None` if the start of the input shows otherwise.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::fallback::{Fallback, OpResult};
 use super::fused::{self, Fusing};
-use super::job::{Job, Span};
+use super::job::{DeviceJob, Span};
 use super::op::{DeviceOp, derivation};
 use crate::bytes::{to_u64, to_usize};
 use crate::format::fzm::inverse::Inverse;
@@ -42,7 +42,7 @@ impl Plan {
         let len = pieces.iter().map(|piece| to_u64(piece.len())).sum::<u64>();
         let window = at..at.checked_add(len).filter(|&end| end <= self.0.len).ok_or(Fallback::Invalid)?;
         let mut queue = device.queue()?;
-        let mut job = Job::new(&mut *queue)?;
+        let mut job = DeviceJob::new(&mut *queue)?;
         job.memory_limit = device.memory_limit();
         let span = self.0.window(&mut job, window)?;
         job.download(Some(&span), pieces)
@@ -66,7 +66,7 @@ impl Plan {
         target: &Span,
         window: Range<u64>,
     ) -> OpResult {
-        let mut job = Job::new(queue)?;
+        let mut job = DeviceJob::new(queue)?;
         job.memory_limit = device.memory_limit();
         let span = self.0.window(&mut job, window.clone())?;
         job.copy(&span, &target.clone().part(window)?)?;
@@ -95,12 +95,12 @@ pub enum Order {
 /// A stream in the chain.
 struct PlanNode {
     len: u64,
-    step: Step,
+    step: DeviceStep,
     /// The whole stream, if it is kept.
     whole: Memo<Span>,
 }
 
-enum Step {
+enum DeviceStep {
     /// Read by the host and uploaded.
     Host(Arc<dyn ByteStream>),
     /// Produced on the device.
@@ -111,7 +111,7 @@ impl PlanNode {
     fn of(stream: Arc<dyn ByteStream>, fusing: Fusing) -> Self {
         let len = stream.len();
         match derivation(&stream) {
-            None => Self { len, step: Step::Host(stream), whole: Memo::default() },
+            None => Self { len, step: DeviceStep::Host(stream), whole: Memo::default() },
             Some(derivation) => Self::derived(len, in_bytes(derivation), fusing),
         }
     }
@@ -120,23 +120,23 @@ impl PlanNode {
         let fused = if fusing == Fusing::Yes { fused::fuse(&derivation) } else { None };
         let (op, input) = fused.unwrap_or_else(|| (op(derivation.inverse), derivation.input));
         let input = Box::new(Self::of(input, fusing));
-        Self { len, step: Step::Op { op, input, index: Memo::default() }, whole: Memo::default() }
+        Self { len, step: DeviceStep::Op { op, input, index: Memo::default() }, whole: Memo::default() }
     }
 
     /// Whether all that the host reads is stored.
     fn is_complete(&self) -> bool {
         match &self.step {
-            Step::Host(stream) => is_read(&**stream),
-            Step::Op { input, .. } => input.is_complete(),
+            DeviceStep::Host(stream) => is_read(&**stream),
+            DeviceStep::Op { input, .. } => input.is_complete(),
         }
     }
 
     /// The bytes `range` in device memory.
-    fn window(&self, job: &mut Job, range: Range<u64>) -> OpResult<Span> {
+    fn window(&self, job: &mut DeviceJob, range: Range<u64>) -> OpResult<Span> {
         if range.is_empty() {
             return job.span(range);
         }
-        let Step::Op { op, .. } = &self.step else { return self.make(job, range) };
+        let DeviceStep::Op { op, .. } = &self.step else { return self.make(job, range) };
         let block = op.block().max(1);
         if block >= self.len || block > LARGEST {
             return self.whole(job)?.part(range);
@@ -147,7 +147,7 @@ impl PlanNode {
     }
 
     /// The whole stream; the first caller produces it.
-    fn whole(&self, job: &mut Job) -> OpResult<Span> {
+    fn whole(&self, job: &mut DeviceJob) -> OpResult<Span> {
         self.whole.get(job, |job| {
             // Leave at least half of the memory for batches.
             if self.len > job.memory_limit / 2 {
@@ -158,10 +158,10 @@ impl PlanNode {
     }
 
     /// Produces a range of whole blocks.
-    fn make(&self, job: &mut Job, range: Range<u64>) -> OpResult<Span> {
+    fn make(&self, job: &mut DeviceJob, range: Range<u64>) -> OpResult<Span> {
         match &self.step {
-            Step::Host(stream) => upload(job, &**stream, range),
-            Step::Op { op, input, index } => {
+            DeviceStep::Host(stream) => upload(job, &**stream, range),
+            DeviceStep::Op { op, input, index } => {
                 if op.is_whole() {
                     let whole = input.whole(job)?;
                     let kept = index.get(job, |job| op.index(job, &whole))?;
@@ -230,7 +230,7 @@ const LARGEST: u64 = 64 << 20;
 const STRIDE: u64 = 1 << 20;
 
 /// Reads `range` of `stream` and uploads it.
-fn upload(job: &mut Job, stream: &dyn ByteStream, range: Range<u64>) -> OpResult<Span> {
+fn upload(job: &mut DeviceJob, stream: &dyn ByteStream, range: Range<u64>) -> OpResult<Span> {
     let span = job.span(range.clone())?;
     let mut buffer = vec![0; to_usize(STRIDE.min(span.len()), "window")?];
     let mut at = range.start;
@@ -255,7 +255,7 @@ impl<T> Default for Memo<T> {
 
 impl<T: Clone> Memo<T> {
     /// The value, made by `make` on first use. It is complete and checked before other threads see it.
-    fn get(&self, job: &mut Job, make: impl FnOnce(&mut Job) -> OpResult<T>) -> OpResult<T> {
+    fn get(&self, job: &mut DeviceJob, make: impl FnOnce(&mut DeviceJob) -> OpResult<T>) -> OpResult<T> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = &*kept {
             return kept.clone();

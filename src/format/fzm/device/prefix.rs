@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::fallback::OpResult;
-use super::job::{Job, Span};
+use super::job::{DeviceJob, Span};
 use super::op::DeviceOp;
 use crate::format::fzm::inverse::Prefix;
 use crate::gpu::Memory;
@@ -14,7 +14,7 @@ impl DeviceOp for Prefix {
         Ok(window.clone())
     }
 
-    fn run(&self, _job: &mut Job, input: &Span, _kept: &[Memory], _window: Range<u64>) -> OpResult<Span> {
+    fn run(&self, _job: &mut DeviceJob, input: &Span, _kept: &[Memory], _window: Range<u64>) -> OpResult<Span> {
         Ok(input.clone())
     }
 }

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::fallback::{Fallback, OpResult};
-use super::job::{Job, Span};
+use super::job::{DeviceJob, Span};
 use super::op::DeviceOp;
 use crate::bytes::to_u64;
 use crate::format::fzm::inverse::{Quantizer, Rule};
@@ -22,7 +22,7 @@ impl DeviceOp for Quantizer {
         Ok(window.start / self.real * self.code..window.end / self.real * self.code)
     }
 
-    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
+    fn run(&self, job: &mut DeviceJob, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let (first, end) = (window.start / self.real, window.end / self.real);
         let (out, n) = (job.span(window)?, Arg::U64(end - first));
         let name = match (self.real, self.code) {

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::fallback::{Fallback, OpResult};
-use super::job::{Job, Span};
+use super::job::{DeviceJob, Span};
 use super::op::DeviceOp;
 use crate::format::fzm::inverse::{Rle, RunningSums};
 use crate::gpu::{Arg, Kernel, Memory};
@@ -25,7 +25,7 @@ impl DeviceOp for Rle {
         true
     }
 
-    fn index(&self, job: &mut Job, input: &Span) -> OpResult<Vec<Memory>> {
+    fn index(&self, job: &mut DeviceJob, input: &Span) -> OpResult<Vec<Memory>> {
         let (runs, lengths) = (self.runs)()?;
         let ends = job.alloc(8 * runs)?;
         let to = Arg::Memory(&ends, 0);
@@ -35,7 +35,7 @@ impl DeviceOp for Rle {
         Ok(vec![ends])
     }
 
-    fn run(&self, job: &mut Job, input: &Span, kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
+    fn run(&self, job: &mut DeviceJob, input: &Span, kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let ((runs, _), [ends]) = ((self.runs)()?, kept) else { return Err(Fallback::Invalid) };
         let out = job.span(window.clone())?;
         let n = out.len() / self.size;

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::fallback::{Fallback, OpResult};
-use super::job::{Job, Span};
+use super::job::{DeviceJob, Span};
 use super::op::DeviceOp;
 use crate::format::fzm::inverse::Rze;
 use crate::gpu::{Arg, Kernel, Memory};
@@ -24,7 +24,7 @@ impl Rze {
     }
 
     /// Uploads the starts of the chunks of a window, relative to the start of `input`.
-    pub(super) fn upload(&self, job: &mut Job, input: &Span, window: &Range<u64>) -> OpResult<Memory> {
+    pub(super) fn upload(&self, job: &mut DeviceJob, input: &Span, window: &Range<u64>) -> OpResult<Memory> {
         let mut words = Vec::new();
         for (at, raw) in self.starts(window)? {
             let at = at.checked_sub(input.range().start).and_then(|at| u32::try_from(at).ok());
@@ -35,7 +35,13 @@ impl Rze {
     }
 
     /// Runs a kernel that turns stored chunks into decoded bytes.
-    pub(super) fn bytes(&self, job: &mut Job, input: &Span, window: Range<u64>, kernel: Kernel) -> OpResult<Span> {
+    pub(super) fn bytes(
+        &self,
+        job: &mut DeviceJob,
+        input: &Span,
+        window: Range<u64>,
+        kernel: Kernel,
+    ) -> OpResult<Span> {
         let starts = self.upload(job, input, &window)?;
         let out = job.span(window)?;
         let (len, chunks) = (out.len(), out.len().div_ceil(CHUNK));
@@ -59,7 +65,7 @@ impl DeviceOp for Rze {
         Ok(at(chunks.first())?..at(chunks.last())?)
     }
 
-    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
+    fn run(&self, job: &mut DeviceJob, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         self.bytes(job, input, window, Kernel { file: "rze", name: "rze" })
     }
 }

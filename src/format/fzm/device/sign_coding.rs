@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::fallback::OpResult;
-use super::job::{Job, Span};
+use super::job::{DeviceJob, Span};
 use super::op::DeviceOp;
 use crate::format::fzm::inverse::{SignCode, SignCoding};
 use crate::gpu::{Arg, Kernel, Memory};
@@ -20,7 +20,7 @@ impl DeviceOp for SignCoding {
         Ok(window.clone())
     }
 
-    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
+    fn run(&self, job: &mut DeviceJob, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let name = match (self.code, self.size) {
             (SignCode::Zigzag, 1) => "zigzag_1",
             (SignCode::Zigzag, 2) => "zigzag_2",

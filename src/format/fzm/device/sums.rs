@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::fallback::OpResult;
-use super::job::{Job, Span};
+use super::job::{DeviceJob, Span};
 use super::op::DeviceOp;
 use crate::format::fzm::inverse::{Difference, Lorenzo, RunningSums};
 use crate::gpu::{Arg, Kernel, Memory};
@@ -31,7 +31,7 @@ impl RunningSums {
     }
 
     /// Writes the running sums of the `n` elements at `from` to `to`, which may be the same memory.
-    pub(super) fn run(&self, job: &mut Job, from: Arg, to: Arg, n: u64) -> OpResult {
+    pub(super) fn run(&self, job: &mut DeviceJob, from: Arg, to: Arg, n: u64) -> OpResult {
         let spans = n.div_ceil(self.span);
         if self.float {
             let kernel = self.kernel("", "", "joined_4", "joined_8");
@@ -39,7 +39,7 @@ impl RunningSums {
         }
         let negabinary = Arg::U32(self.negabinary.into());
         let kernel = self.kernel("sums_1", "sums_2", "sums_4", "sums_8");
-        let sums = |job: &mut Job, blocks, span, part, restart, before| {
+        let sums = |job: &mut DeviceJob, blocks, span, part, restart, before| {
             let args = [from, to, Arg::U64(n), Arg::U64(span), Arg::U64(part), Arg::U32(restart), before, negabinary];
             job.launch(kernel, blocks, 256, &args)
         };
@@ -71,7 +71,7 @@ impl DeviceOp for Difference {
         Ok(window.clone())
     }
 
-    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
+    fn run(&self, job: &mut DeviceJob, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let whole = self.whole.min(window.end).saturating_sub(window.start);
         let out = job.span(window)?;
         self.sums.run(job, input.arg(), out.arg(), whole / self.sums.size)?;
@@ -90,7 +90,7 @@ impl DeviceOp for Lorenzo {
         Ok(window.clone())
     }
 
-    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
+    fn run(&self, job: &mut DeviceJob, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let [nz, ny, nx] = self.dims;
         let count = nz * ny * nx;
         let out = job.span(window)?;

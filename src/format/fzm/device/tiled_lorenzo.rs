@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::fallback::OpResult;
-use super::job::{Job, Span};
+use super::job::{DeviceJob, Span};
 use super::op::DeviceOp;
 use crate::format::fzm::inverse::TiledLorenzo;
 use crate::gpu::{Arg, Kernel, Memory};
@@ -52,7 +52,7 @@ impl DeviceOp for TiledLorenzo {
         Ok(tiles.start * bytes..tiles.end * bytes)
     }
 
-    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
+    fn run(&self, job: &mut DeviceJob, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let (tiles, first) = (self.tiles(&window), window.start / self.size);
         let out = job.span(window)?;
         if self.brick.is_some() {

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::{Diagram, Family, Node, Shape};
+use super::{Diagram, DiagramNode, Family, NodeShape};
 use crate::text::is_plain;
 
 /// The whole document.
@@ -21,17 +21,17 @@ pub(super) fn write(diagram: &Diagram) -> String {
 }
 
 /// Writes `node` and its subtree; returns its number.
-fn node(out: &mut String, node: &Node, next: &mut usize) -> usize {
+fn node(out: &mut String, node: &DiagramNode, next: &mut usize) -> usize {
     let own = *next;
     *next += 1;
     let text = std::iter::once(&node.title).chain(&node.lines).map(String::as_str).collect::<Vec<_>>().join("\n");
     let (shape, fill) = match node.shape {
-        Shape::Source => ("oval", "#dbe7f5"),
-        Shape::Segment => ("cylinder", "#eeeae2"),
-        Shape::Stage(Family::Quantizer) => ("box", "#fbe3d6"),
-        Shape::Stage(Family::Predictor) => ("box", "#faf0cf"),
-        Shape::Stage(Family::Shuffler) => ("box", "#e6e0f2"),
-        Shape::Stage(Family::Coder) => ("box", "#dcefdf"),
+        NodeShape::Source => ("oval", "#dbe7f5"),
+        NodeShape::Segment => ("cylinder", "#eeeae2"),
+        NodeShape::Stage(Family::Quantizer) => ("box", "#fbe3d6"),
+        NodeShape::Stage(Family::Predictor) => ("box", "#faf0cf"),
+        NodeShape::Stage(Family::Shuffler) => ("box", "#e6e0f2"),
+        NodeShape::Stage(Family::Coder) => ("box", "#dcefdf"),
     };
     let style = if node.spare { ", style=\"filled,dashed\"" } else { "" };
     line(out, format_args!("  n{own} [shape={shape}, fillcolor=\"{fill}\"{style}, label={}];", quoted(&text)));

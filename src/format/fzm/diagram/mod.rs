@@ -19,13 +19,13 @@ use super::stage::{DataType, Family, stage_type};
 #[derive(Debug)]
 pub(super) struct Diagram {
     caption: Vec<String>,
-    roots: Vec<Node>,
+    roots: Vec<DiagramNode>,
 }
 
 /// One shape.
 #[derive(Debug)]
-struct Node {
-    shape: Shape,
+struct DiagramNode {
+    shape: NodeShape,
     title: String,
     lines: Vec<String>,
     /// Not needed to decode the data: a redundant branch, or an unused segment.
@@ -41,12 +41,12 @@ struct Arrow {
     name: &'static str,
     /// Element type and size.
     what: String,
-    to: Node,
+    to: DiagramNode,
 }
 
 /// The shape of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum NodeShape {
     Source,
     Stage(Family),
     Segment,
@@ -61,7 +61,7 @@ impl Diagram {
             format!("FZM {}", p.header.version),
             format!("{} decoded, {} stored", size(decoded), size(p.header.compressed_size)),
         ];
-        let mut roots: Vec<Node> =
+        let mut roots: Vec<DiagramNode> =
             p.sources().enumerate().map(|(n, (stage, b))| source(p, n, stage, b.ok(), seen)).collect();
         let orphans = p.header.buffers.iter().enumerate().filter(|(_, e)| p.graph.producer(e.dag_buffer_id).is_none());
         roots.extend(orphans.filter_map(|(index, _)| segment(p, index, true)));
@@ -79,7 +79,7 @@ impl Diagram {
     }
 }
 
-fn source(p: &Pipeline, n: usize, index: usize, buffer: Option<&Buffer>, seen: &mut Vec<usize>) -> Node {
+fn source(p: &Pipeline, n: usize, index: usize, buffer: Option<&Buffer>, seen: &mut Vec<usize>) -> DiagramNode {
     let data_type = buffer.map_or(DataType::Opaque, |b| b.data_type);
     let mut lines = Vec::new();
     if let Some(array) = buffer.and_then(|b| b.array.as_ref()) {
@@ -91,11 +91,11 @@ fn source(p: &Pipeline, n: usize, index: usize, buffer: Option<&Buffer>, seen: &
     }
     let arrow = Arrow { port: 0, name: "input", what: what(data_type, buffer), to: stage(p, index, false, seen) };
     let title = format!("{}.raw", describe::source_name(n));
-    Node { shape: Shape::Source, title, lines, spare: false, arrows: vec![arrow] }
+    DiagramNode { shape: NodeShape::Source, title, lines, spare: false, arrows: vec![arrow] }
 }
 
 /// A stage and its subtree, without stages already `seen`. Recursion is bounded: at most 32 stages and no cycle.
-fn stage(p: &Pipeline, index: usize, spare: bool, seen: &mut Vec<usize>) -> Node {
+fn stage(p: &Pipeline, index: usize, spare: bool, seen: &mut Vec<usize>) -> DiagramNode {
     let is_seen = seen.contains(&index);
     seen.push(index);
     let redundant = !p.is_used(index);
@@ -126,8 +126,8 @@ fn stage(p: &Pipeline, index: usize, spare: bool, seen: &mut Vec<usize>) -> Node
     if redundant {
         lines.push("redundant".to_owned());
     }
-    Node {
-        shape: Shape::Stage(family),
+    DiagramNode {
+        shape: NodeShape::Stage(family),
         title: format!("{index:02} {}", stage.map_or("", |stage| stage.name())),
         lines,
         spare,
@@ -135,11 +135,11 @@ fn stage(p: &Pipeline, index: usize, spare: bool, seen: &mut Vec<usize>) -> Node
     }
 }
 
-fn segment(p: &Pipeline, index: usize, spare: bool) -> Option<Node> {
+fn segment(p: &Pipeline, index: usize, spare: bool) -> Option<DiagramNode> {
     let entry = p.header.buffers.get(index)?;
     let lines = vec![size(entry.data_size), format!("at {:#x}", p.header.segment_at(entry).0)];
     let title = escaped(&String::from_utf8_lossy(&entry.name)).into_owned();
-    Some(Node { shape: Shape::Segment, title, lines, spare, arrows: Vec::new() })
+    Some(DiagramNode { shape: NodeShape::Segment, title, lines, spare, arrows: Vec::new() })
 }
 
 fn what(data_type: DataType, buffer: Option<&Buffer>) -> String {

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use super::{Diagram, Family, Node, Shape};
+use super::{Diagram, DiagramNode, Family, NodeShape};
 use crate::text::markup;
 
 /// Width of a box and of a column, in pixels.
@@ -68,7 +68,7 @@ const LABEL: &str = "font-size=\"11.5\" font-weight=\"bold\" fill=\"#45505c\"";
 
 /// A node with its position: the center of its columns, and its row.
 struct Placed<'a> {
-    node: &'a Node,
+    node: &'a DiagramNode,
     x: f64,
     row: usize,
     below: Vec<Placed<'a>>,
@@ -84,7 +84,7 @@ struct DepthRow {
 }
 
 /// Assigns a column to every leaf, and centers parents above their children.
-fn place<'a>(node: &'a Node, depth: usize, columns: &mut f64, rows: &mut Vec<DepthRow>) -> Placed<'a> {
+fn place<'a>(node: &'a DiagramNode, depth: usize, columns: &mut f64, rows: &mut Vec<DepthRow>) -> Placed<'a> {
     if rows.len() <= depth {
         rows.resize_with(depth + 1, DepthRow::default);
     }
@@ -101,13 +101,13 @@ fn place<'a>(node: &'a Node, depth: usize, columns: &mut f64, rows: &mut Vec<Dep
     Placed { node, x, row: depth, below }
 }
 
-fn height(node: &Node) -> f64 {
+fn height(node: &DiagramNode) -> f64 {
     let text = TITLE + node.lines.len() as f64 * LINE;
     match node.shape {
-        Shape::Source => text + 4.0,
-        Shape::Stage(_) if node.lines.is_empty() => text,
-        Shape::Stage(_) => text + 12.0,
-        Shape::Segment => text + 18.0,
+        NodeShape::Source => text + 4.0,
+        NodeShape::Stage(_) if node.lines.is_empty() => text,
+        NodeShape::Stage(_) => text + 12.0,
+        NodeShape::Segment => text + 18.0,
     }
 }
 
@@ -160,7 +160,7 @@ fn shapes(out: &mut Svg, placed: &Placed, rows: &[DepthRow]) {
     out.put(format_args!("<g{}>", if node.spare { " opacity=\"0.6\"" } else { "" }));
     out.put(format_args!("<title>{}</title>", markup(&node.title)));
     let text = match node.shape {
-        Shape::Source => {
+        NodeShape::Source => {
             out.put(format_args!(
                 "<rect x=\"{left}\" y=\"{top}\" width=\"{WIDTH}\" height=\"{height}\" rx=\"{}\" fill=\"#dbe7f5\" \
                  stroke=\"#4a76a8\" stroke-width=\"1.4\"/>",
@@ -168,7 +168,7 @@ fn shapes(out: &mut Svg, placed: &Placed, rows: &[DepthRow]) {
             ));
             top + 2.0
         }
-        Shape::Segment => {
+        NodeShape::Segment => {
             let (right, bottom, bulge) = (left + WIDTH, top + height - 8.0, 8.0);
             out.put(format_args!(
                 "<path d=\"M{left},{0} A{1},{bulge} 0 0 1 {right},{0} V{bottom} A{1},{bulge} 0 0 1 {left},{bottom} Z\" \
@@ -179,7 +179,7 @@ fn shapes(out: &mut Svg, placed: &Placed, rows: &[DepthRow]) {
             ));
             top + 13.0
         }
-        Shape::Stage(family) => {
+        NodeShape::Stage(family) => {
             let (fill, line) = match family {
                 Family::Quantizer => ("#fbe3d6", "#c2683a"),
                 Family::Predictor => ("#faf0cf", "#a98a1e"),
@@ -200,7 +200,7 @@ fn shapes(out: &mut Svg, placed: &Placed, rows: &[DepthRow]) {
         }
     };
     out.text(placed.x, text + 19.0, &format!("{BOLD} text-anchor=\"middle\""), &node.title, TITLE_CHARS);
-    let first = text + TITLE + if matches!(node.shape, Shape::Stage(_)) { 17.0 } else { 8.0 };
+    let first = text + TITLE + if matches!(node.shape, NodeShape::Stage(_)) { 17.0 } else { 8.0 };
     for (n, line) in node.lines.iter().enumerate() {
         let style = format!("{PLAIN} text-anchor=\"middle\"");
         out.text(placed.x, first + n as f64 * LINE, &style, line, LINE_CHARS);

@@ -55,10 +55,10 @@ impl Adm {
         Ok(Self { config, input })
     }
 
-    fn stream<U: Sum>(&self, input: Arc<dyn ByteStream>) -> Result<Arc<dyn ByteStream>> {
+    fn stream<U: WrappingSum>(&self, input: Arc<dyn ByteStream>) -> Result<Arc<dyn ByteStream>> {
         let places = Places::new(self.config.u64("num_elements"), U::SIZE, input.len())?;
         let windows = BlockWindows::new(places.count * to_u64(U::SIZE), BLOCK * to_u64(U::SIZE), 1);
-        Ok(Arc::new(Decoded::<U> { input, places, windows, element: PhantomData }))
+        Ok(Arc::new(AdmElements::<U> { input, places, windows, element: PhantomData }))
     }
 }
 
@@ -119,13 +119,13 @@ impl Places {
 }
 
 /// An element: the arithmetic wraps.
-trait Sum: Unsigned {
+trait WrappingSum: Unsigned {
     fn moved(self, code: u8, zeros: u32) -> Self;
 }
 
 macro_rules! sums {
     ($($ty:ty)*) => {$(
-        impl Sum for $ty {
+        impl WrappingSum for $ty {
             #[inline]
             fn moved(self, code: u8, zeros: u32) -> Self {
                 // The reference library counts zeros in a byte.
@@ -139,14 +139,14 @@ macro_rules! sums {
 sums!(u16 u32);
 
 /// The decoded elements.
-struct Decoded<U> {
+struct AdmElements<U> {
     input: Arc<dyn ByteStream>,
     places: Places,
     windows: BlockWindows,
     element: PhantomData<fn() -> U>,
 }
 
-impl<U: Sum> Decoded<U> {
+impl<U: WrappingSum> AdmElements<U> {
     /// The stripes of the blocks from `first` on: the start of each, and the end of the last, in bytes of a stripe.
     fn stripes(&self, first: u64, blocks: usize) -> Result<Vec<u64>> {
         let all = self.places.count.div_ceil(BLOCK);
@@ -175,7 +175,7 @@ impl<U: Sum> Decoded<U> {
     }
 }
 
-impl<U: Sum> Blockwise for Decoded<U> {
+impl<U: WrappingSum> Blockwise for AdmElements<U> {
     fn windows(&self) -> &BlockWindows {
         &self.windows
     }

@@ -177,7 +177,7 @@ pub(super) fn scaled(unit: u64, from: usize, to: usize) -> u64 {
 struct PartialBlocks;
 
 /// A block: the number of its stream, and its offset there.
-type Key = (u64, u64);
+type StreamBlock = (u64, u64);
 
 /// Number of blocks that a thread keeps.
 const KEPT_BLOCKS: usize = 8;
@@ -186,13 +186,13 @@ const KEPT_SIZES: std::ops::RangeInclusive<usize> = 512..=256 << 10;
 
 thread_local! {
     /// Most recently used first.
-    static BLOCKS: RefCell<VecDeque<(Key, Vec<u8>)>> = const { RefCell::new(VecDeque::new()) };
+    static BLOCKS: RefCell<VecDeque<(StreamBlock, Vec<u8>)>> = const { RefCell::new(VecDeque::new()) };
 }
 
 impl PartialBlocks {
     /// Fills `dst` with the bytes of block `key`, of `len` bytes, from offset `from`. Returns false if the block is not
     /// kept.
-    fn copy(key: Key, len: usize, from: usize, dst: &mut [u8]) -> bool {
+    fn copy(key: StreamBlock, len: usize, from: usize, dst: &mut [u8]) -> bool {
         if !KEPT_SIZES.contains(&len) {
             return false;
         }
@@ -209,7 +209,7 @@ impl PartialBlocks {
         })
     }
 
-    fn keep(key: Key, block: &[u8]) {
+    fn keep(key: StreamBlock, block: &[u8]) {
         if !KEPT_SIZES.contains(&block.len()) {
             return;
         }

@@ -105,7 +105,7 @@ impl Shape {
         brick: [u64; 3],
         index: u64,
         dst: &mut [u8],
-        decode: impl FnOnce(Target) -> Result<T>,
+        decode: impl FnOnce(BoxTarget) -> Result<T>,
     ) -> Result<T> {
         let [bz, by, bx] = brick;
         let [nz, ny, nx] = self.dims;
@@ -119,7 +119,7 @@ impl Shape {
         if y.end - y.start < by || x.end - x.start < bx || z.end - z.start < bz {
             dst.fill(0);
         }
-        decode(Target { dst, z, y, x, strides: [by * bx, bx] })
+        decode(BoxTarget { dst, z, y, x, strides: [by * bx, bx] })
     }
 
     /// Fills `dst` with the bytes at `at` of the array, of elements of `size` bytes, followed by zeros: by calls of
@@ -130,7 +130,7 @@ impl Shape {
         size: usize,
         at: u64,
         dst: &mut [u8],
-        decode: &mut dyn FnMut(Target) -> Result<()>,
+        decode: &mut dyn FnMut(BoxTarget) -> Result<()>,
     ) -> Result<()> {
         let bytes = to_u64(size);
         let (skip, ragged) = (at % bytes, (at + to_u64(dst.len())) % bytes);
@@ -155,7 +155,7 @@ impl Shape {
         size: usize,
         first: u64,
         dst: &mut [u8],
-        decode: &mut dyn FnMut(Target) -> Result<()>,
+        decode: &mut dyn FnMut(BoxTarget) -> Result<()>,
     ) -> Result<()> {
         let [_, ny, nx] = self.dims;
         let (mut at, mut rest) = (first, dst);
@@ -185,7 +185,7 @@ impl Shape {
         start: [u64; 3],
         end: [u64; 3],
         dst: &mut [u8],
-        decode: &mut dyn FnMut(Target) -> Result<()>,
+        decode: &mut dyn FnMut(BoxTarget) -> Result<()>,
     ) -> Result<()> {
         let [_, ny, nx] = self.dims;
         let steps = |i: usize| {
@@ -200,7 +200,7 @@ impl Shape {
                     let beyond = || Error::corrupt("a box is outside its window", "window");
                     let dst = dst.get_mut(at as usize * size..).ok_or_else(beyond)?;
                     let (y, z) = (y.clone(), z.clone());
-                    decode(Target { dst, z, y, x, strides: [ny * nx, nx] })?;
+                    decode(BoxTarget { dst, z, y, x, strides: [ny * nx, nx] })?;
                 }
             }
         }
@@ -215,7 +215,7 @@ impl Shape {
 }
 
 /// A box of the array and its destination. `strides` are the elements between planes and between rows in `dst`.
-pub(super) struct Target<'a> {
+pub(super) struct BoxTarget<'a> {
     pub(super) dst: &'a mut [u8],
     pub(super) z: Range<u64>,
     pub(super) y: Range<u64>,
@@ -223,7 +223,7 @@ pub(super) struct Target<'a> {
     pub(super) strides: [u64; 2],
 }
 
-impl Target<'_> {
+impl BoxTarget<'_> {
     /// Elements of the tiles that the box crosses.
     pub(super) fn rounded(&self, tile: [u64; 3]) -> u64 {
         let along = |range: &Range<u64>, tile: u64| (range.end.div_ceil(tile) - range.start / tile) * tile;

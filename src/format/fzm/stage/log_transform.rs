@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::DataType::{F32, U8, U32};
 use super::block_windows::{BlockWindows, Blockwise, scaled};
 use super::config::{Config, Field, Layout};
-use super::outliers::{Count, Names, Outliers};
+use super::outliers::{Count, Outliers, PortNames};
 use super::scratch::ScratchBuffer;
 use super::types::{Element, Float};
 use super::{Context, DataType, Family, Stage, StageType, exactly};
@@ -97,24 +97,24 @@ impl Stage for LogTransform {
             }
         }
         let windows = BlockWindows::new(4 * count, 4 * GROUP, scaled(logs.unit(), 4, 4));
-        let names = Names { values: "outlier_vals", indices: "outlier_idxs" };
+        let names = PortNames { values: "outlier_vals", indices: "outlier_idxs" };
         let outliers = match outliers {
             0 => None,
             n => Some(Outliers::new([values, indices], Count::Config(n.into()), names, count, cx)?),
         };
-        Ok(vec![Arc::new(Decoded { logs, signs, outliers, windows })])
+        Ok(vec![Arc::new(LogValues { logs, signs, outliers, windows })])
     }
 }
 
 /// The decoded values.
-struct Decoded {
+struct LogValues {
     logs: Arc<dyn ByteStream>,
     signs: Arc<dyn ByteStream>,
     outliers: Option<Outliers<f32>>,
     windows: BlockWindows,
 }
 
-impl Blockwise for Decoded {
+impl Blockwise for LogValues {
     fn windows(&self) -> &BlockWindows {
         &self.windows
     }

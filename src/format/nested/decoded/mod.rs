@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::OuterPieces;
-use super::ahead::{Next, Walk};
+use super::ahead::{NextPieces, StreamWalk};
 use crate::account::{Account, Pieces, decode_budget};
 use crate::bytes::{FileOffset, to_u64, to_usize};
 use crate::checksum::Threads;
@@ -32,7 +32,7 @@ pub(in crate::format) struct Decoded {
     /// Whether the content depends on nothing but the files of the container.
     is_own: bool,
     shared: Arc<StreamPieces>,
-    walk: Mutex<Walk>,
+    walk: Mutex<StreamWalk>,
     threads: Threads,
 }
 
@@ -50,13 +50,13 @@ struct StreamPieces {
     /// The piece that was decoded last for the walk, by its number, if `pieces` has no room for it: a walk reads it in parts.
     last: Mutex<Option<(u64, Piece, Charge)>>,
     /// Pieces of one part to be decoded ahead of a walk.
-    run: Mutex<Run>,
+    run: Mutex<PieceRun>,
     /// The last [`UNCHARGED`] pieces that were decoded ahead, which the opening of a container pays for when it reads them.
     uncharged: Mutex<VecDeque<u64>>,
     /// Pieces before this one are behind the walk, and freed.
     passed: AtomicU64,
     /// Held while a piece is decoded, by its number: others wait for it. Locks are taken from inner to outer
-    /// containers, and only by the one thread of a [`Run`] while it holds another, so that no cycle can deadlock.
+    /// containers, and only by the one thread of a [`PieceRun`] while it holds another, so that no cycle can deadlock.
     decoding: [Mutex<()>; AT_ONCE],
 }
 
@@ -102,7 +102,7 @@ impl Decoded {
             return;
         }
         let room = self.shared.pieces.room(&self.shared.account);
-        let Next { parts, run, behind } = walk.reads(piece, most, room, |piece| stream.is_run(piece), range);
+        let NextPieces { parts, run, behind } = walk.reads(piece, most, room, |piece| stream.is_run(piece), range);
         match behind {
             Some(behind) => self.shared.passed.store(behind.saturating_add(1), Ordering::Relaxed),
             None => _ = self.shared.passed.fetch_min(piece, Ordering::Relaxed),
@@ -130,7 +130,7 @@ impl Decoded {
 }
 
 /// The turn to decode a piece.
-type Turn<'a> = Option<MutexGuard<'a, ()>>;
+type PieceTurn<'a> = Option<MutexGuard<'a, ()>>;
 
 /// The number of the turn in which piece `piece` is decoded.
 fn turn_of(piece: u64) -> usize {
@@ -139,13 +139,13 @@ fn turn_of(piece: u64) -> usize {
 
 /// Pieces that one thread decodes, in order.
 #[derive(Debug, Default)]
-struct Run {
+struct PieceRun {
     pieces: Range<u64>,
     /// Whether a thread does.
     is_begun: bool,
 }
 
-impl Run {
+impl PieceRun {
     /// Adds `pieces`; returns whether a thread has to begin.
     fn extend(&mut self, pieces: Range<u64>) -> bool {
         if pieces.is_empty() {
@@ -180,7 +180,7 @@ impl StreamPieces {
         Ok(self.known.get_or_init(|| layout))
     }
 
-    fn run(&self) -> MutexGuard<'_, Run> {
+    fn run(&self) -> MutexGuard<'_, PieceRun> {
         self.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -195,9 +195,9 @@ impl StreamPieces {
         found.is_some_and(|at| uncharged.remove(at).is_some())
     }
 
-    /// Decodes the pieces of [`Run`]; ends early where that fails, or nothing more can be kept.
+    /// Decodes the pieces of [`PieceRun`]; ends early where that fails, or nothing more can be kept.
     fn decode_run(&self) {
-        let mut held: Option<(usize, Turn<'_>)> = None;
+        let mut held: Option<(usize, PieceTurn<'_>)> = None;
         loop {
             let Some(piece) = self.run().next() else { return };
             // Taken before the last one is given up: the walk, which waits for that, would decode this piece itself, and
@@ -207,14 +207,14 @@ impl StreamPieces {
                 held = Some((turn, self.turn(piece)));
             }
             if !self.is_there(piece) && self.piece_in(piece, self.layout().range(piece), true, || ()).is_err() {
-                *self.run() = Run::default();
+                *self.run() = PieceRun::default();
                 return;
             }
         }
     }
 
     /// The turn to decode piece `piece`.
-    fn turn(&self, piece: u64) -> Turn<'_> {
+    fn turn(&self, piece: u64) -> PieceTurn<'_> {
         self.decoding.get(turn_of(piece)).map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -237,12 +237,12 @@ fn an_archive_in_a_frame_without_a_size_is_listed_with_one_pass_over_it() {
 fn a_thread_that_goes_on_with_pieces_of_the_same_turn_does_not_wait_for_itself() {
     let (decoded, blob) = decoded(true);
     let shared = decoded.shared.clone();
-    *shared.run() = Run { pieces: 3..4, is_begun: true };
+    *shared.run() = PieceRun { pieces: 3..4, is_begun: true };
     let thread = std::thread::spawn(move || shared.decode_run());
     wait_until(|| blob.begun(3) > 0);
     // The walk is elsewhere now.
     let next = 3 + to_u64(AT_ONCE);
-    *decoded.shared.run() = Run { pieces: next..next + 1, is_begun: true };
+    *decoded.shared.run() = PieceRun { pieces: next..next + 1, is_begun: true };
     blob.begun.lock().unwrap().extend([4, next + 1]);
     wait_until(|| thread.is_finished());
     assert_eq!(blob.begun(next), 1);

@@ -9,7 +9,7 @@ use ciborium_ll::{Decoder, Header, simple};
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 
-use super::{Profile, Reader};
+use super::{CborReader, Profile};
 
 /// Decodes a one-byte head. About nine of ten heads are; ciborium would take most of the parse time for them.
 #[inline]
@@ -31,7 +31,7 @@ pub(super) fn short(byte: u8) -> Option<Header> {
     })
 }
 
-impl Reader<'_> {
+impl CborReader<'_> {
     /// The next head, after any tags.
     #[inline]
     pub(super) fn head(&mut self, what: &'static str) -> Result<Header> {

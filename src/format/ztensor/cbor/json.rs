@@ -11,9 +11,9 @@ use crate::error::{Error, Result};
 use crate::format::Spool;
 use crate::format::about::float;
 
-use super::Reader;
+use super::CborReader;
 
-impl Reader<'_> {
+impl CborReader<'_> {
     /// Reads the next item as JSON: byte strings become `hex:...`, values that JSON lacks become text. For small items
     /// only: the result takes about fifty times the item's size.
     ///

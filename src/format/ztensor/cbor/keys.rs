@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::format::ztensor::quoted::quoted;
 use crate::format::ztensor::sort::Sorter;
 
-use super::Reader;
+use super::CborReader;
 
 /// Maximum keys compared directly.
 const FEW: usize = 32;
@@ -34,7 +34,13 @@ impl<'a> Keys<'a> {
     }
 
     /// Adds the key at `at`.
-    pub(super) fn add(&mut self, key: Cow<'a, str>, at: usize, reader: &Reader<'a>, what: &'static str) -> Result<()> {
+    pub(super) fn add(
+        &mut self,
+        key: Cow<'a, str>,
+        at: usize,
+        reader: &CborReader<'a>,
+        what: &'static str,
+    ) -> Result<()> {
         let fits = |pos: usize| u64::from(u32::try_from(pos).unwrap_or(u32::MAX));
         let record = |hash: &RandomState, key: &str, pos| [(hash.hash_one(key) & !u64::from(u32::MAX)) | fits(pos)];
         self.ascending &= (self.few.is_empty() && self.many.is_none()) || self.last < key;
@@ -58,7 +64,7 @@ impl<'a> Keys<'a> {
     }
 
     /// Checks for duplicate keys.
-    pub(super) fn finish(self, reader: &Reader<'a>, what: &'static str) -> Result<()> {
+    pub(super) fn finish(self, reader: &CborReader<'a>, what: &'static str) -> Result<()> {
         let Some((_, many)) = self.many.filter(|_| !self.ascending) else { return Ok(()) };
         let mut hash = 0;
         let mut same: Vec<usize> = Vec::new();
@@ -80,6 +86,6 @@ impl<'a> Keys<'a> {
     }
 }
 
-fn twice(reader: &Reader<'_>, key: &str, at: usize, what: &'static str) -> Error {
+fn twice(reader: &CborReader<'_>, key: &str, at: usize, what: &'static str) -> Error {
     reader.wrong(at, format!("the key {} is repeated", quoted(key)), what)
 }

@@ -44,7 +44,7 @@ impl Profile {
 
 /// A reader over the bytes of a manifest.
 #[derive(Debug, Clone)]
-pub(super) struct Reader<'a> {
+pub(super) struct CborReader<'a> {
     bytes: &'a [u8],
     pos: usize,
     /// Offset of the manifest in the file.
@@ -57,7 +57,7 @@ pub(super) struct Reader<'a> {
     account: Option<&'a Account>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> CborReader<'a> {
     pub(super) fn new(bytes: &'a [u8], base: FileOffset, profile: Profile) -> Self {
         Self { bytes, pos: 0, base, profile, depth: 0, free: false, account: None }
     }

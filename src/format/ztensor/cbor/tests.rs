@@ -20,7 +20,7 @@ fn one_byte_heads_decode_as_in_ciborium() {
 
 fn check(bytes: &[u8], profile: Profile) -> Result<Value> {
     let account = Account::new(1 << 20, 0);
-    let mut reader = Reader::new(bytes, FileOffset(100), profile).comparing_keys(&account);
+    let mut reader = CborReader::new(bytes, FileOffset(100), profile).comparing_keys(&account);
     reader.clone().skip("item")?;
     let value = reader.json(&account, "item")?;
     reader.end("item")?;
@@ -88,7 +88,7 @@ fn a_repeated_key_of_a_large_map_is_found_and_the_keys_are_charged() {
     let bytes = map(&scattered);
     for (memory, spill) in [(16 << 20, 0), (0, 16 << 20)] {
         let account = Account::new(memory, spill);
-        Reader::new(&bytes, FileOffset(0), Profile::Lenient).comparing_keys(&account).skip("item").unwrap();
+        CborReader::new(&bytes, FileOffset(0), Profile::Lenient).comparing_keys(&account).skip("item").unwrap();
         let peaks = account.peaks();
         assert_eq!(peaks.memory + peaks.disk, 1_100_000 * 8, "{peaks:?}");
     }
@@ -108,7 +108,7 @@ fn json_is_formatted_as_by_serde_and_deep_levels_are_not_indented_further() {
     let account = Account::new(1 << 20, 0);
     let text = |bytes: &[u8]| {
         let mut out = Spool::new(&account, 1 << 20, "text");
-        Reader::new(bytes, FileOffset(0), Profile::Lenient).json_text(0, &mut out, "item").unwrap();
+        CborReader::new(bytes, FileOffset(0), Profile::Lenient).json_text(0, &mut out, "item").unwrap();
         String::from_utf8(out.bytes()).unwrap()
     };
     assert_eq!(text(&bytes), format!("{:#}", check(&bytes, Profile::Lenient).unwrap()));

@@ -24,7 +24,7 @@ use crate::format::Spool;
 use crate::limits::Limits;
 use crate::source::Source;
 
-use super::cbor::{Profile, Reader};
+use super::cbor::{CborReader, Profile};
 use super::footer::{Dialect, Footer};
 use super::quoted::quoted;
 use super::syntax;
@@ -95,7 +95,7 @@ impl Manifest {
 
     fn index(&mut self, bytes: &Buffer, footer: &Footer) -> Result<()> {
         let account = self.account.clone();
-        let mut reader = Reader::new(bytes, self.at, self.profile()).comparing_keys(&account);
+        let mut reader = CborReader::new(bytes, self.at, self.profile()).comparing_keys(&account);
         let mut rules = validate::Rules::new(footer, &account)?;
         if self.dialect == Dialect::V01 {
             reader.array("index", |r| {
@@ -127,7 +127,7 @@ impl Manifest {
         if self.dialect == Dialect::V2 { Profile::Strict } else { Profile::Lenient }
     }
 
-    fn root(&mut self, bytes: &Buffer, reader: &mut Reader<'_>, rules: &mut validate::Rules) -> Result<()> {
+    fn root(&mut self, bytes: &Buffer, reader: &mut CborReader<'_>, rules: &mut validate::Rules) -> Result<()> {
         let start = reader.here();
         let list = if self.dialect == Dialect::V10 { "tensors" } else { "objects" };
         let mut listed = false;
@@ -200,8 +200,8 @@ impl Manifest {
         &self.bytes
     }
 
-    fn reader(&self, pos: usize, depth: u32) -> Reader<'_> {
-        Reader::new(&self.bytes, self.at, self.profile()).at(pos, depth)
+    fn reader(&self, pos: usize, depth: u32) -> CborReader<'_> {
+        CborReader::new(&self.bytes, self.at, self.profile()).at(pos, depth)
     }
 
     /// Parses tensor `index`.

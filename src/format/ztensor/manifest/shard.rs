@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 
 use crate::bytes::{FileOffset, to_usize};
 use crate::error::{Error, Result};
-use crate::format::ztensor::cbor::Reader;
+use crate::format::ztensor::cbor::CborReader;
 use crate::format::ztensor::quoted::quoted;
 use crate::format::ztensor::syntax::digest_2;
 
@@ -29,14 +29,18 @@ pub(in crate::format::ztensor) struct Shard<'a> {
 }
 
 /// The shard with its key at `pos`.
-pub(super) fn shard_at(reader: Reader<'_>, pos: u32) -> Result<Shard<'_>> {
+pub(super) fn shard_at(reader: CborReader<'_>, pos: u32) -> Result<Shard<'_>> {
     let mut reader = reader.at(to_usize(u64::from(pos), "shard")?, 2);
     let name = reader.text("shards")?;
     shard(&mut reader, name)
 }
 
 /// Finds shard `name` by binary search. Its keys at `places` are in the order of dialect 2: by length, then by bytes.
-pub(super) fn find_shard<'a>(reader: &Reader<'a>, places: &[u32], name: &str) -> Result<Option<(usize, Shard<'a>)>> {
+pub(super) fn find_shard<'a>(
+    reader: &CborReader<'a>,
+    places: &[u32],
+    name: &str,
+) -> Result<Option<(usize, Shard<'a>)>> {
     let mut range = 0..places.len();
     while !range.is_empty() {
         let middle = range.start.midpoint(range.end);
@@ -51,7 +55,7 @@ pub(super) fn find_shard<'a>(reader: &Reader<'a>, places: &[u32], name: &str) ->
     Ok(None)
 }
 
-pub(super) fn shard<'a>(r: &mut Reader<'a>, name: Cow<'a, str>) -> Result<Shard<'a>> {
+pub(super) fn shard<'a>(r: &mut CborReader<'a>, name: Cow<'a, str>) -> Result<Shard<'a>> {
     let at = r.here();
     let (mut size, mut digest) = (None, None);
     r.map("shard", false, |r, key, _| {

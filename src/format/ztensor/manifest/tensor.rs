@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Result};
-use crate::format::ztensor::cbor::Reader;
+use crate::format::ztensor::cbor::CborReader;
 use crate::format::ztensor::dtype::Element;
 use crate::format::ztensor::footer::Dialect;
 use crate::format::ztensor::syntax::attribute_name;
@@ -115,7 +115,7 @@ impl<'a> Tensor<'a> {
 }
 
 /// Skips attributes; returns their range.
-pub(super) fn attributes(r: &mut Reader<'_>, dialect: Dialect) -> Result<Range<usize>> {
+pub(super) fn attributes(r: &mut CborReader<'_>, dialect: Dialect) -> Result<Range<usize>> {
     let start = r.pos();
     r.map("attributes", true, |r, key, _| {
         attribute_name(&key, dialect).map_err(|e| e.at(r.here()))?;
@@ -128,7 +128,7 @@ pub(super) fn need<T>(field: Option<T>, what: &'static str, at: FileOffset) -> R
     field.ok_or_else(|| Error::corrupt("is missing", what).at(at))
 }
 
-fn shape(r: &mut Reader<'_>) -> Result<Vec<u64>> {
+fn shape(r: &mut CborReader<'_>) -> Result<Vec<u64>> {
     let at = r.here();
     let mut shape = Vec::new();
     r.array("shape", |r| {
@@ -140,7 +140,7 @@ fn shape(r: &mut Reader<'_>) -> Result<Vec<u64>> {
 }
 
 /// An object of dialects 1.0 to 2, after its key.
-pub(super) fn tensor<'a>(r: &mut Reader<'a>, dialect: Dialect, name: Cow<'a, str>) -> Result<Tensor<'a>> {
+pub(super) fn tensor<'a>(r: &mut CborReader<'a>, dialect: Dialect, name: Cow<'a, str>) -> Result<Tensor<'a>> {
     let described_at = r.here();
     let (components_key, layout_key) =
         if dialect == Dialect::V2 { ("parts", "layout") } else { ("components", "format") };
@@ -185,7 +185,7 @@ pub(super) fn tensor<'a>(r: &mut Reader<'a>, dialect: Dialect, name: Cow<'a, str
     Ok(tensor)
 }
 
-fn component<'a>(r: &mut Reader<'a>, dialect: Dialect, role: Cow<'a, str>) -> Result<Component<'a>> {
+fn component<'a>(r: &mut CborReader<'a>, dialect: Dialect, role: Cow<'a, str>) -> Result<Component<'a>> {
     let described_at = r.here();
     let (mut dtype, mut logical, mut at, mut len, mut decoded) = (None, None, None, None, None);
     let (mut encoding, mut digest, mut shard) = (None, None, None);
@@ -250,7 +250,7 @@ fn encoding_of(name: Option<Cow<'_, str>>, dialect: Dialect) -> Encoding<'_> {
 }
 
 /// A tensor of dialect 0.1: one map, one component.
-pub(super) fn tensor_01<'a>(r: &mut Reader<'a>) -> Result<Tensor<'a>> {
+pub(super) fn tensor_01<'a>(r: &mut CborReader<'a>) -> Result<Tensor<'a>> {
     let described_at = r.here();
     let (mut name, mut at, mut len, mut dtype, mut dims) = (None, None, None, None, None);
     let (mut layout, mut encoding, mut endianness, mut digest) = (None, None, None, None);

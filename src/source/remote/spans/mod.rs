@@ -20,7 +20,7 @@ use crate::sync::{Mutex, MutexGuard};
 
 use super::disk::Disk;
 use super::span::Span;
-use super::streams::{Ahead, LARGEST, SMALLEST};
+use super::streams::{LARGEST, RangeAhead, SMALLEST};
 
 /// Smallest range that is fetched ahead by itself; a smaller rest of an object is fetched with what is before it.
 const LEAST_AHEAD: u64 = 1 << 20;
@@ -104,7 +104,7 @@ impl Spans {
 
     /// The spans for `ranges`, each with what to fetch besides; adds the missing ones. With `is_exact`, the ranges are
     /// announced: small ones are not widened, and any without room are left out.
-    pub(super) fn needed(&self, ranges: &[(Range<u64>, Ahead)], is_exact: bool) -> Needed {
+    pub(super) fn needed(&self, ranges: &[(Range<u64>, RangeAhead)], is_exact: bool) -> Needed {
         let mut kept = self.lock();
         let mut needed = Needed::default();
         for (range, ahead) in ranges {
@@ -113,7 +113,7 @@ impl Spans {
             if window > 0 && rest < LEAST_AHEAD.max(window.min(LARGEST)) {
                 until = self.size;
             }
-            let ahead = Ahead { until, ..*ahead };
+            let ahead = RangeAhead { until, ..*ahead };
             let cover = self.cover(&mut kept, range, ahead, is_exact, &mut needed.fetch);
             let is_wanted = |span: &Arc<Span>| range.start < span.range().end && span.range().start < range.end;
             needed.cover.extend(cover.into_iter().filter(is_wanted));
@@ -127,11 +127,11 @@ impl Spans {
         &self,
         kept: &mut Kept,
         range: &Range<u64>,
-        ahead: Ahead,
+        ahead: RangeAhead,
         is_exact: bool,
         fetch: &mut Vec<Arc<Span>>,
     ) -> Vec<Arc<Span>> {
-        let Ahead { until, hole } = ahead;
+        let RangeAhead { until, hole } = ahead;
         let mut cover = Vec::new();
         let mut at = range.start;
         // A little more ahead is not worth a request, nor is the part that the next window will fetch.

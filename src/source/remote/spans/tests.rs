@@ -14,8 +14,8 @@ fn ranges(spans: &[Arc<Span>]) -> Vec<Range<u64>> {
     spans.iter().map(|span| span.range()).collect()
 }
 
-fn until(until: u64) -> Ahead {
-    Ahead { until, hole: 0 }
+fn until(until: u64) -> RangeAhead {
+    RangeAhead { until, hole: 0 }
 }
 
 fn arrive(needed: &Needed) {
@@ -26,7 +26,7 @@ fn arrive(needed: &Needed) {
 
 impl Spans {
     /// As [`Spans::needed`], with the same ahead of each range.
-    fn wanted(&self, ranges: &[Range<u64>], ahead: Ahead, is_exact: bool) -> Needed {
+    fn wanted(&self, ranges: &[Range<u64>], ahead: RangeAhead, is_exact: bool) -> Needed {
         let ranges: Vec<_> = joined(ranges).into_iter().map(|range| (range, ahead)).collect();
         self.needed(&ranges, is_exact)
     }
@@ -66,7 +66,7 @@ fn what_is_announced_is_fetched_exactly_and_what_is_ahead_in_large_requests() {
     assert_eq!(ranges(&ahead.fetch), [10 * MIB..22 * MIB, 22 * MIB..34 * MIB]);
     // The start of the next window is left to it.
     assert!(spans.wanted(&[10 * MIB..11 * MIB], until(40 * MIB), false).fetch.is_empty());
-    let hole = spans.wanted(&[3 * MIB..3 * MIB + 10], Ahead { until: 0, hole: 8 * MIB }, true);
+    let hole = spans.wanted(&[3 * MIB..3 * MIB + 10], RangeAhead { until: 0, hole: 8 * MIB }, true);
     assert_eq!(ranges(&hole.fetch), [3 * MIB..10 * MIB]);
     let end = spans.wanted(&[80 * MIB..81 * MIB], until(u64::MAX), false);
     assert_eq!(ranges(&end.fetch), [80 * MIB..92 * MIB, 92 * MIB..100 * MIB]);

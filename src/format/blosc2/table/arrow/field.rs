@@ -16,7 +16,7 @@ use super::super::batches::Value;
 use super::super::column::{Column, Data};
 use super::super::room::Room;
 use super::super::runs::total;
-use super::super::schema::Kind;
+use super::super::schema::ColumnKind;
 use super::buffers::{Buffers, set_bits, set_ends};
 use super::message;
 use super::nested;
@@ -30,14 +30,14 @@ pub(super) struct ArrowColumn {
     /// Its number in the table.
     pub(super) index: usize,
     pub(super) field: Field,
-    shape: Shape,
+    shape: ColumnShape,
     has_nulls: bool,
     /// Structures of which it is the first column.
     pub(super) opens: usize,
 }
 
 /// The buffers of a column.
-enum Shape {
+enum ColumnShape {
     /// Elements of this many bytes.
     Fixed(u64),
     /// Truth values in bits.
@@ -84,14 +84,16 @@ impl ArrowColumn {
     pub(super) fn new(index: usize, column: &Column) -> std::result::Result<Self, String> {
         let has_nulls = column.has_nulls();
         let name = column.spec.name.clone();
-        if let Kind::Nested(_) = column.spec.kind {
+        if let ColumnKind::Nested(_) = column.spec.kind {
             let field = nested::field(&name, &column.spec.about)?;
-            return Ok(Self { index, field, shape: Shape::Nested(Vec::new()), has_nulls, opens: 0 });
+            return Ok(Self { index, field, shape: ColumnShape::Nested(Vec::new()), has_nulls, opens: 0 });
         }
         let (data_type, shape) = of(column)?;
         let field = match &column.spec.kind {
-            Kind::Dictionary { is_ordered, .. } => Field::new(name, data_type, true).with_dict_is_ordered(*is_ordered),
-            Kind::Arrays(sides) => {
+            ColumnKind::Dictionary { is_ordered, .. } => {
+                Field::new(name, data_type, true).with_dict_is_ordered(*is_ordered)
+            }
+            ColumnKind::Arrays(sides) => {
                 // As python-blosc2 writes it.
                 let shape = ("blosc2:ndarray_shape".to_owned(), format!("{sides:?}"));
                 Field::new(name, data_type, true).with_metadata(HashMap::from([shape]))
@@ -104,18 +106,18 @@ impl ArrowColumn {
     /// The bytes of a row, as far as all have the same.
     pub(super) fn row_len(&self) -> u64 {
         match &self.shape {
-            Shape::Fixed(len) => *len,
-            Shape::Bits => 1,
-            Shape::Bytes { .. } => 8,
-            Shape::Codes => 4,
-            Shape::Lists(len, item) => len.saturating_mul(item.unwrap_or(1)),
-            Shape::Nested(_) => Values::new(&self.field).least(),
+            ColumnShape::Fixed(len) => *len,
+            ColumnShape::Bits => 1,
+            ColumnShape::Bytes { .. } => 8,
+            ColumnShape::Codes => 4,
+            ColumnShape::Lists(len, item) => len.saturating_mul(item.unwrap_or(1)),
+            ColumnShape::Nested(_) => Values::new(&self.field).least(),
         }
     }
 
     /// Bytes that are kept for each batch.
     pub(super) fn kept(&self) -> u64 {
-        let Shape::Nested(_) = &self.shape else { return 16 };
+        let ColumnShape::Nested(_) = &self.shape else { return 16 };
         let mut described = message::Column::default();
         Values::new(&self.field).describe(&mut described);
         to_u64(described.0.len() * size_of::<(u64, u64)>() + described.1.len() * size_of::<u64>()) + 64
@@ -123,7 +125,7 @@ impl ArrowColumn {
 
     /// Counts the bytes of its text in 4 bytes.
     pub(super) fn narrow(&mut self) {
-        if let (Shape::Bytes { is_large, .. }, DataType::LargeUtf8) = (&mut self.shape, self.field.data_type()) {
+        if let (ColumnShape::Bytes { is_large, .. }, DataType::LargeUtf8) = (&mut self.shape, self.field.data_type()) {
             *is_large = false;
             self.field = self.field.clone().with_data_type(DataType::Utf8);
         }
@@ -131,12 +133,12 @@ impl ArrowColumn {
 
     /// Whether its values are numbers of a dictionary.
     pub(super) fn is_coded(&self) -> bool {
-        matches!(self.shape, Shape::Codes)
+        matches!(self.shape, ColumnShape::Codes)
     }
 
     /// Whether the lengths of its buffers are not known by the number of rows.
     pub(super) fn is_measured(&self) -> bool {
-        matches!(self.shape, Shape::Bytes { .. } | Shape::Nested(_))
+        matches!(self.shape, ColumnShape::Bytes { .. } | ColumnShape::Nested(_))
     }
 
     /// Finds the lengths of the buffers of the next batch, of the rows in `runs`, where they are not known.
@@ -145,11 +147,11 @@ impl ArrowColumn {
     /// Fails if a value is broken, or if they exceed `limit` bytes.
     pub(super) fn measure(&mut self, column: &Column, runs: &[Range<u64>], limit: u64) -> Result<()> {
         match &mut self.shape {
-            Shape::Bytes { is_large, lens } => {
+            ColumnShape::Bytes { is_large, lens } => {
                 let limit = if *is_large { limit } else { limit.min(SMALL) };
                 lens.push(column.text_len(runs, limit)?);
             }
-            Shape::Nested(all) => {
+            ColumnShape::Nested(all) => {
                 let mut described = message::Column::default();
                 collect(&self.field, column, runs, limit)?.0.describe(&mut described);
                 all.push(described);
@@ -172,25 +174,25 @@ impl ArrowColumn {
         let valid = if self.has_nulls { bits } else { 0 };
         let own = (rows, nulls);
         match &self.shape {
-            Shape::Fixed(len) => (vec![own], vec![valid, rows.saturating_mul(*len)]),
-            Shape::Bits => (vec![own], vec![valid, bits]),
-            Shape::Bytes { is_large, lens } => {
+            ColumnShape::Fixed(len) => (vec![own], vec![valid, rows.saturating_mul(*len)]),
+            ColumnShape::Bits => (vec![own], vec![valid, bits]),
+            ColumnShape::Bytes { is_large, lens } => {
                 let end = if *is_large { 8 } else { 4 };
                 (vec![own], vec![valid, (rows + 1) * end, lens.get(batch).copied().unwrap_or(0)])
             }
-            Shape::Codes => (vec![own], vec![valid, rows * 4]),
-            Shape::Lists(len, item) => {
+            ColumnShape::Codes => (vec![own], vec![valid, rows * 4]),
+            ColumnShape::Lists(len, item) => {
                 let items = rows.saturating_mul(*len);
                 let bytes = item.map_or(items.div_ceil(8), |item| items.saturating_mul(item));
                 (vec![own, (items, 0)], vec![valid, 0, bytes])
             }
-            Shape::Nested(all) => all.get(batch).cloned().unwrap_or_default(),
+            ColumnShape::Nested(all) => all.get(batch).cloned().unwrap_or_default(),
         }
     }
 
     /// How many of the rows in `range` are missing.
     pub(super) fn nulls(&self, table: &Table, range: Range<u64>) -> Result<u64> {
-        if !self.has_nulls || matches!(self.shape, Shape::Nested(_)) {
+        if !self.has_nulls || matches!(self.shape, ColumnShape::Nested(_)) {
             return Ok(0);
         }
         let marks = table.not_null(table.column(self.index)?, range)?;
@@ -201,7 +203,7 @@ impl ArrowColumn {
     pub(super) fn write(&self, table: &Table, batch: usize, range: Range<u64>, dst: &mut [u8]) -> Result<()> {
         let column = table.column(self.index)?;
         let described = self.own(batch, range.end - range.start, 0);
-        if let Shape::Nested(_) = self.shape {
+        if let ColumnShape::Nested(_) = self.shape {
             let limit = table.leaves.options.limits.piece;
             let (values, _room) = collect(&self.field, column, &table.runs(range)?, limit)?;
             let mut found = message::Column::default();
@@ -222,25 +224,25 @@ impl ArrowColumn {
         }
         let runs = table.runs(range)?;
         match &self.shape {
-            Shape::Fixed(_) | Shape::Lists(_, Some(_)) => {
+            ColumnShape::Fixed(_) | ColumnShape::Lists(_, Some(_)) => {
                 column.elements(&runs, buffers.last_mut().map_or(&mut [], |buffer| &mut **buffer))
             }
-            Shape::Bits | Shape::Lists(_, None) => {
-                let items = if let Shape::Lists(len, _) = self.shape { len } else { 1 };
+            ColumnShape::Bits | ColumnShape::Lists(_, None) => {
+                let items = if let ColumnShape::Lists(len, _) = self.shape { len } else { 1 };
                 let count = total(&runs).saturating_mul(items);
                 let mut switches = crate::limits::zeroed(count, "column")?;
                 column.elements(&runs, &mut switches)?;
                 buffers.last_mut().into_iter().for_each(|buffer| set_bits(buffer, &switches));
                 Ok(())
             }
-            Shape::Codes => {
+            ColumnShape::Codes => {
                 let of = column.dictionary().ok_or_else(|| Error::corrupt("no texts", "dictionary"))?;
                 let codes = of.codes(&runs)?;
                 let (dst, _) = buffers.last_mut().map_or(&mut [][..], |buffer| &mut **buffer).as_chunks_mut::<4>();
                 dst.iter_mut().zip(codes).for_each(|(dst, code)| *dst = code.unwrap_or(0).to_le_bytes());
                 Ok(())
             }
-            Shape::Bytes { is_large, .. } => {
+            ColumnShape::Bytes { is_large, .. } => {
                 let len = buffers.last().map_or(0, |buffer| to_u64(buffer.len()));
                 let texts = column.texts(&runs, len)?;
                 if to_u64(texts.data.len()) != len {
@@ -251,7 +253,7 @@ impl ArrowColumn {
                 set_ends(ends, &texts.ends, *is_large);
                 Ok(())
             }
-            Shape::Nested(_) => Ok(()),
+            ColumnShape::Nested(_) => Ok(()),
         }
     }
 }
@@ -270,25 +272,25 @@ fn collect(field: &Field, column: &Column, runs: &[Range<u64>], limit: u64) -> R
 }
 
 /// The type of `column`, and its buffers.
-fn of(column: &Column) -> std::result::Result<(DataType, Shape), String> {
-    let bytes = |is_large| Shape::Bytes { is_large, lens: Vec::new() };
+fn of(column: &Column) -> std::result::Result<(DataType, ColumnShape), String> {
+    let bytes = |is_large| ColumnShape::Bytes { is_large, lens: Vec::new() };
     Ok(match (&column.spec.kind, &column.data) {
-        (Kind::Utf8, _) => (DataType::LargeUtf8, bytes(true)),
-        (Kind::Text, _) => (DataType::Utf8, bytes(false)),
-        (Kind::Bytes, _) => (DataType::LargeBinary, bytes(true)),
-        (Kind::Other(kind), _) => return Err(format!("values of the kind {kind:?}")),
-        (Kind::Dictionary { .. }, _) => {
-            (DataType::Dictionary(DataType::Int32.into(), DataType::Utf8.into()), Shape::Codes)
+        (ColumnKind::Utf8, _) => (DataType::LargeUtf8, bytes(true)),
+        (ColumnKind::Text, _) => (DataType::Utf8, bytes(false)),
+        (ColumnKind::Bytes, _) => (DataType::LargeBinary, bytes(true)),
+        (ColumnKind::Other(kind), _) => return Err(format!("values of the kind {kind:?}")),
+        (ColumnKind::Dictionary { .. }, _) => {
+            (DataType::Dictionary(DataType::Int32.into(), DataType::Utf8.into()), ColumnShape::Codes)
         }
-        (_, Data::Switches(_)) => (DataType::Boolean, Shape::Bits),
-        (Kind::Timestamp { unit, timezone }, _) => {
+        (_, Data::Switches(_)) => (DataType::Boolean, ColumnShape::Bits),
+        (ColumnKind::Timestamp { unit, timezone }, _) => {
             let unit = nested::time_unit(unit).ok_or_else(|| format!("times of the unit {unit:?}"))?;
-            (DataType::Timestamp(unit, timezone.clone().map(Into::into)), Shape::Fixed(8))
+            (DataType::Timestamp(unit, timezone.clone().map(Into::into)), ColumnShape::Fixed(8))
         }
         (kind, Data::Fixed(rows, array)) => {
             let unknown = || format!("elements of the type {}", array.descr);
             let items = rows.row_len / array.itemsize.max(1);
-            let is_list = matches!(kind, Kind::Arrays(_)) || items != 1;
+            let is_list = matches!(kind, ColumnKind::Arrays(_)) || items != 1;
             if !is_list && array.descr.starts_with("'|S") {
                 return Ok((DataType::LargeBinary, bytes(true)));
             }
@@ -298,18 +300,18 @@ fn of(column: &Column) -> std::result::Result<(DataType, Shape), String> {
             let found = Number::of(&array.descr).ok_or_else(unknown)?;
             match (number(found), found.kind) {
                 (Some(DataType::Boolean), _) if is_list => {
-                    (list(DataType::Boolean, items).ok_or_else(unknown)?, Shape::Lists(items, None))
+                    (list(DataType::Boolean, items).ok_or_else(unknown)?, ColumnShape::Lists(items, None))
                 }
-                (Some(DataType::Boolean), _) => (DataType::Boolean, Shape::Bits),
+                (Some(DataType::Boolean), _) => (DataType::Boolean, ColumnShape::Bits),
                 (Some(item), _) if is_list => {
-                    (list(item, items).ok_or_else(unknown)?, Shape::Lists(items, Some(array.itemsize)))
+                    (list(item, items).ok_or_else(unknown)?, ColumnShape::Lists(items, Some(array.itemsize)))
                 }
-                (Some(item), _) => (item, Shape::Fixed(array.itemsize)),
+                (Some(item), _) => (item, ColumnShape::Fixed(array.itemsize)),
                 // A complex number is its two parts.
                 (None, NumberKind::Complex) if !found.is_big_endian => {
                     let part = if array.itemsize == 8 { DataType::Float32 } else { DataType::Float64 };
                     let parts = items.saturating_mul(2);
-                    (list(part, parts).ok_or_else(unknown)?, Shape::Lists(parts, Some(array.itemsize / 2)))
+                    (list(part, parts).ok_or_else(unknown)?, ColumnShape::Lists(parts, Some(array.itemsize / 2)))
                 }
                 _ => return Err(unknown()),
             }

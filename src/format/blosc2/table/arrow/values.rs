@@ -17,7 +17,7 @@ use super::super::super::attributes::without_tuples;
 use super::super::super::json;
 use super::super::super::msgpack::{self, Head};
 use super::super::room::Room;
-use super::super::streams::{Number, Part, PartData};
+use super::super::streams::{FieldPart, Number, PartData};
 use super::buffers::{Buffers, set_bits, set_ends};
 use super::message;
 use super::nested::is_json;
@@ -142,7 +142,7 @@ impl Values {
     ///
     /// # Errors
     /// As [`Values::push`].
-    pub(super) fn push_row(&mut self, part: &Part<'_>, row: u64, room: &mut Room) -> Result<()> {
+    pub(super) fn push_row(&mut self, part: &FieldPart<'_>, row: u64, room: &mut Room) -> Result<()> {
         let head = part.head(row)?;
         if head == Head::Null {
             return self.push_null(room);

@@ -40,14 +40,14 @@ impl Places {
 }
 
 /// The fields of a header that decoding needs.
-pub(super) struct Header {
+pub(super) struct AnsHeader {
     pub(super) slots: Slots,
     /// Words of all blocks, with the padding of each block.
     pub(super) words: u64,
     _charge: Charge,
 }
 
-impl Header {
+impl AnsHeader {
     /// Reads the header of `input`, which decodes to `size` bytes and has space for the tables.
     pub(super) fn read(input: &dyn ByteStream, size: u64, places: &Places, cx: &Context) -> Result<Self> {
         let charge = cx.account.charge_list(to_u64(size_of::<Slots>()), "ans weights")?;

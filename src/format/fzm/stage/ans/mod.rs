@@ -23,7 +23,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 use crate::once::Once;
 
-use header::{Header, Places};
+use header::{AnsHeader, Places};
 
 /// The stage type.
 pub(super) const TYPE: StageType = StageType {
@@ -92,15 +92,15 @@ impl Stage for Ans {
             return Err(Error::new(Kind::Truncated { need, have: input.len() }, "ans block table"));
         }
         let windows = BlockWindows::new(size, BLOCK, BLOCK);
-        Ok(vec![Arc::new(Decoded { input, cx: cx.clone(), header: Once::new(), places: Places::new(size), windows })])
+        Ok(vec![Arc::new(AnsStream { input, cx: cx.clone(), header: Once::new(), places: Places::new(size), windows })])
     }
 }
 
 /// The decoded stream.
-struct Decoded {
+struct AnsStream {
     input: Arc<dyn ByteStream>,
     cx: Context,
-    header: Once<Header>,
+    header: Once<AnsHeader>,
     places: Places,
     windows: BlockWindows,
 }
@@ -119,14 +119,19 @@ impl Span {
     }
 }
 
-impl Decoded {
-    fn header(&self) -> Result<&Header> {
-        let read = || Header::read(&*self.input, self.windows.len(), &self.places, &self.cx);
+impl AnsStream {
+    fn header(&self) -> Result<&AnsHeader> {
+        let read = || AnsHeader::read(&*self.input, self.windows.len(), &self.places, &self.cx);
         self.header.build(&self.cx.account, self.cx.build_limit(0), read)
     }
 
     /// The words of the blocks from `first` on, which have these lengths.
-    fn spans(&self, header: &Header, first: u64, lengths: impl ExactSizeIterator<Item = usize>) -> Result<Vec<Span>> {
+    fn spans(
+        &self,
+        header: &AnsHeader,
+        first: u64,
+        lengths: impl ExactSizeIterator<Item = usize>,
+    ) -> Result<Vec<Span>> {
         let mut table = ScratchBuffer::new(8 * lengths.len())?;
         self.input.read(self.places.table + 8 * first, &mut table)?;
         let entries = elements::<u64>(&table).zip(lengths).zip(first..);
@@ -175,7 +180,7 @@ impl Decoded {
     }
 
     /// Decodes at most [`BATCH`] blocks from `first` on.
-    fn batch(&self, header: &Header, first: u64, out: &mut [u8]) -> Result<()> {
+    fn batch(&self, header: &AnsHeader, first: u64, out: &mut [u8]) -> Result<()> {
         let spans = self.spans(header, first, out.chunks(BLOCK as usize).map(<[u8]>::len))?;
         let mut states = ScratchBuffer::new(4 * LANES * spans.len())?;
         self.input.read(self.places.states + to_u64(4 * LANES) * first, &mut states)?;
@@ -195,7 +200,7 @@ impl Decoded {
     }
 }
 
-impl Blockwise for Decoded {
+impl Blockwise for AnsStream {
     fn windows(&self) -> &BlockWindows {
         &self.windows
     }

@@ -141,23 +141,23 @@ fn whole(
     cx: &Context,
     decode: impl Fn(&Context) -> Result<ArrayStore> + Send + Sync + 'static,
 ) -> Arc<dyn ByteStream> {
-    Arc::new(Whole { len, unit, cx: cx.clone(), decode: Box::new(decode), store: Once::new() })
+    Arc::new(WholeArray { len, unit, cx: cx.clone(), decode: Box::new(decode), store: Once::new() })
 }
 
 /// Makes an array.
-type Decode = dyn Fn(&Context) -> Result<ArrayStore> + Send + Sync;
+type MakeArray = dyn Fn(&Context) -> Result<ArrayStore> + Send + Sync;
 
 /// An array that is decoded whole by the first read.
-struct Whole {
+struct WholeArray {
     len: u64,
     /// Bytes of an element.
     unit: u64,
     cx: Context,
-    decode: Box<Decode>,
+    decode: Box<MakeArray>,
     store: Once<ArrayStore>,
 }
 
-impl ByteStream for Whole {
+impl ByteStream for WholeArray {
     fn len(&self) -> u64 {
         self.len
     }

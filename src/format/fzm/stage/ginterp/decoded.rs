@@ -15,8 +15,8 @@ use crate::bytes::to_u64;
 use crate::codec::simd_dispatch::run_widest;
 use crate::error::{Error, Result};
 use crate::format::fzm::stage::Context;
-use crate::format::fzm::stage::boxes::{Shape, Sizes, Target};
-use crate::format::fzm::stage::outliers::{Count, Names, Outliers};
+use crate::format::fzm::stage::boxes::{BoxTarget, Shape, Sizes};
+use crate::format::fzm::stage::outliers::{Count, Outliers, PortNames};
 use crate::format::fzm::stage::types::Unsigned;
 use crate::format::fzm::stream::{Bricks, ByteStream, Setup};
 
@@ -24,7 +24,7 @@ use crate::format::fzm::stream::{Bricks, ByteStream, Setup};
 const SPAN: u64 = 32;
 
 /// The decoded array.
-pub(super) struct Decoded<T, C> {
+pub(super) struct GinterpArray<T, C> {
     codes: Arc<dyn ByteStream>,
     anchors: Arc<dyn ByteStream>,
     outliers: Option<Outliers<T>>,
@@ -36,7 +36,7 @@ pub(super) struct Decoded<T, C> {
     code: PhantomData<fn() -> C>,
 }
 
-impl<T: Real, C: Unsigned> Decoded<T, C> {
+impl<T: Real, C: Unsigned> GinterpArray<T, C> {
     /// An array of `dims`, slowest first, without outliers.
     pub(super) fn new([codes, anchors]: [Arc<dyn ByteStream>; 2], rules: Rules<T>, dims: [u64; 3], len: u64) -> Self {
         let tile = if rules.is_flat { [1, TILE, TILE] } else { [TILE; 3] };
@@ -56,13 +56,13 @@ impl<T: Real, C: Unsigned> Decoded<T, C> {
         if count == 0 {
             return Ok(self);
         }
-        let names = Names { values: "outlier_vals", indices: "outlier_idxs" };
+        let names = PortNames { values: "outlier_vals", indices: "outlier_idxs" };
         let outliers = Outliers::new([values, indices], Count::Config(count.into()), names, elements, cx)?;
         Ok(Self { outliers: Some(outliers), ..self })
     }
 
     /// Decodes a box within one brick.
-    fn decode(&self, mut to: Target) -> Result<()> {
+    fn decode(&self, mut to: BoxTarget) -> Result<()> {
         let tiles = |axis: &Range<u64>, size: u64| axis.start / size..axis.end.div_ceil(size);
         let [tz, ty, tx] = self.shape.tile;
         let (zs, ys, xs) = (tiles(&to.z, tz), tiles(&to.y, ty), tiles(&to.x, tx));
@@ -79,7 +79,7 @@ impl<T: Real, C: Unsigned> Decoded<T, C> {
     }
 
     /// Decodes the tiles of a band.
-    fn band(&self, band: &Band, tile: &mut Tile<T>, to: &mut Target) -> Result<()> {
+    fn band(&self, band: &Band, tile: &mut Tile<T>, to: &mut BoxTarget) -> Result<()> {
         let codes = band.codes::<C>(&*self.codes, &self.grids)?;
         let anchors = band.anchors(&*self.anchors, &self.shape)?;
         let corrections = match &self.outliers {
@@ -103,7 +103,7 @@ impl<T: Real, C: Unsigned> Decoded<T, C> {
     }
 
     /// Copies the elements of a tile, which starts at `start`, that are in the box.
-    fn copy(&self, tile: &Tile<T>, start: [u64; 3], to: &mut Target) -> Result<()> {
+    fn copy(&self, tile: &Tile<T>, start: [u64; 3], to: &mut BoxTarget) -> Result<()> {
         let own = |axis: usize, wanted: &Range<u64>| {
             let end = start[axis] + self.shape.tile[axis];
             wanted.start.max(start[axis])..wanted.end.min(end)
@@ -137,7 +137,7 @@ fn set_anchors<T: Real>(anchors: &Anchors<T>, i: usize, tile: &mut Tile<T>) {
     }
 }
 
-impl<T: Real, C: Unsigned> ByteStream for Decoded<T, C> {
+impl<T: Real, C: Unsigned> ByteStream for GinterpArray<T, C> {
     fn len(&self) -> u64 {
         self.len
     }

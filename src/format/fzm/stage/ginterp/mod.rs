@@ -27,8 +27,8 @@ use crate::error::{Error, Kind, Result};
 use crate::format::fzm::stream::ByteStream;
 use crate::text;
 
-use decoded::Decoded;
-use spline::{Level, Real, Rules};
+use decoded::GinterpArray;
+use spline::{Real, Rules, SplineLevel};
 
 /// The stage type.
 pub(super) const TYPE: StageType = StageType {
@@ -103,7 +103,7 @@ impl GInterp {
             }
             let least: f64 = top.into() / beta;
             let limited = if width.into() < least { T::rounded(least) } else { width };
-            Level {
+            SplineLevel {
                 unit: 1 << level,
                 width: limited,
                 is_multi: config.flag(layout::USE_MD[level]),
@@ -138,7 +138,7 @@ impl GInterp {
         let len = self.count.checked_mul(to_u64(T::SIZE));
         let len =
             len.ok_or_else(|| Error::corrupt(format!("{} elements are more than 2^64 bytes", self.count), "codes"))?;
-        let decoded = Decoded::<T, C>::new([codes, anchors], self.rules(), self.dims, len);
+        let decoded = GinterpArray::<T, C>::new([codes, anchors], self.rules(), self.dims, len);
         Ok(Arc::new(decoded.with_outliers([values, indices], outliers, self.count, cx)?))
     }
 }

@@ -42,7 +42,7 @@ reals!(f32 f64);
 
 /// How the elements of one level are computed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Level<T> {
+pub(super) struct SplineLevel<T> {
     /// Distance between elements of its grid.
     pub(super) unit: usize,
     /// The value of one step of a code.
@@ -58,7 +58,7 @@ pub(super) struct Rules<T> {
     /// The code of a right prediction.
     pub(super) radius: T,
     /// The finest first.
-    pub(super) levels: [Level<T>; LEVELS],
+    pub(super) levels: [SplineLevel<T>; LEVELS],
     /// Whether the array has two dimensions.
     pub(super) is_flat: bool,
 }
@@ -120,7 +120,7 @@ pub(super) enum Spline {
 
 impl Spline {
     /// The spline of a level. The flag has the opposite meaning along several axes.
-    pub(super) fn of<T>(level: &Level<T>) -> Self {
+    pub(super) fn of<T>(level: &SplineLevel<T>) -> Self {
         match (level.is_multi, level.is_natural) {
             (false, false) => Self::Natural,
             (false, true) => Self::Plain,

@@ -8,7 +8,7 @@
 
 use std::cmp::Ordering;
 
-use super::spline::{Case, Level, Real, Rules, SIDE, Spline, TileRow, between, rows_between};
+use super::spline::{Case, Real, Rules, SIDE, Spline, SplineLevel, TileRow, between, rows_between};
 use crate::codec::simd_dispatch::{SimdLoop, SimdOps};
 
 /// Rows of a tile with its far faces.
@@ -66,7 +66,7 @@ impl<T: Real> SimdLoop for Fill<'_, T> {
 
 struct Pass<'a, T> {
     tile: &'a mut Tile<T>,
-    level: Level<T>,
+    level: SplineLevel<T>,
     radius: T,
     spline: Spline,
 }

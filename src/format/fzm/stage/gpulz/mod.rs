@@ -10,7 +10,7 @@ mod places;
 use std::sync::Arc;
 
 use self::items::{Mixed, Split, decode};
-use self::places::{GpulzForm, Part, Places, STRIDE};
+use self::places::{GpulzForm, GpulzPart, Places, STRIDE};
 use super::block_windows::{BlockWindows, Blockwise};
 use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
@@ -145,8 +145,8 @@ struct Expanded {
 
 impl Expanded {
     /// Decodes the chunk of `part` into `out`, a whole chunk.
-    fn chunk(&self, part: &Part, out: &mut [u8]) -> Result<()> {
-        let Part { place, form, .. } = part;
+    fn chunk(&self, part: &GpulzPart, out: &mut [u8]) -> Result<()> {
+        let GpulzPart { place, form, .. } = part;
         let (flags, data, matches) = match *form {
             GpulzForm::Zero => {
                 out.fill(0);

@@ -51,7 +51,7 @@ pub(super) enum GpulzForm {
 
 /// A chunk.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Part {
+pub(super) struct GpulzPart {
     pub(super) index: u64,
     pub(super) place: OutputPlace,
     pub(super) form: GpulzForm,
@@ -88,7 +88,7 @@ impl Places {
     }
 
     /// The chunks of stride `stride`; none after the last.
-    pub(super) fn stride(&self, stride: u64) -> Result<Vec<Part>> {
+    pub(super) fn stride(&self, stride: u64) -> Result<Vec<GpulzPart>> {
         let bytes = ENTRY * self.count().div_ceil(STRIDE);
         let index = self.index.build(&self.cx.account, self.cx.build_limit(bytes), || self.scan(bytes))?;
         let at = stride * ENTRY / 8;
@@ -122,7 +122,7 @@ impl Places {
     }
 
     /// The chunks of stride `stride`, which starts at `place`, and the place after them.
-    fn parts(&self, stride: u64, place: OutputPlace) -> Result<(Vec<Part>, OutputPlace)> {
+    fn parts(&self, stride: u64, place: OutputPlace) -> Result<(Vec<GpulzPart>, OutputPlace)> {
         let first = stride * STRIDE;
         let n = STRIDE.min(self.count().saturating_sub(first));
         let mut table = ScratchBuffer::new(to_usize(HEAD * n, TABLE)?)?;
@@ -134,7 +134,7 @@ impl Places {
         let mut parts = Vec::with_capacity(entries.len());
         for (index, (flags, data)) in (first..).zip(sizes) {
             let form = self.form(flags, data).map_err(|e| e.within(format!("chunk {index}")))?;
-            parts.push(Part { index, place, form });
+            parts.push(GpulzPart { index, place, form });
         }
         let end = self.follow(&mut parts, place)?;
         Ok((parts, end))
@@ -154,7 +154,7 @@ impl Places {
     }
 
     /// Sets the places of `parts`, which start at `place`, and their numbers of matches. Returns the place after them.
-    fn follow(&self, parts: &mut [Part], mut place: OutputPlace) -> Result<OutputPlace> {
+    fn follow(&self, parts: &mut [GpulzPart], mut place: OutputPlace) -> Result<OutputPlace> {
         let flags = |form: GpulzForm| if let GpulzForm::Coded { flags, .. } = form { flags } else { 0 };
         let all = if self.split.is_some() { parts.iter().map(|part| flags(part.form)).sum() } else { 0 };
         let mut bits = ScratchBuffer::new(all)?;
@@ -191,7 +191,7 @@ impl Places {
     }
 
     /// Fails if an output of `len` bytes does not contain the chunks of `parts`, which end at `end`.
-    fn within(end: u64, len: u64, parts: &[Part]) -> Result<()> {
+    fn within(end: u64, len: u64, parts: &[GpulzPart]) -> Result<()> {
         if end <= len {
             return Ok(());
         }

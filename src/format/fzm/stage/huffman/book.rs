@@ -31,12 +31,12 @@ const ROOM: usize = (SYMBOLS * (LOOKUPS - 1)).next_power_of_two() - 1 + WRITTEN;
 
 /// The code book, prepared for decoding.
 pub(super) struct Book {
-    codes: Codes,
-    table: Table,
+    codes: StoredBook,
+    table: BookLookup,
 }
 
 /// The code book as it is stored.
-struct Codes {
+struct StoredBook {
     first: [u32; LENGTHS],
     base: [u32; LENGTHS],
     /// The symbols.
@@ -46,9 +46,9 @@ struct Codes {
 }
 
 /// The decoding of the next [`LOOKUP`] bits.
-enum Table {
+enum BookLookup {
     /// All complete codes.
-    All(Box<[Entry; 1 << LOOKUP]>),
+    All(Box<[BookEntry; 1 << LOOKUP]>),
     /// The first code: its length in the lowest byte, 1 in the next one, then the symbol, of at most 2 bytes. 0 if it
     /// is longer or invalid.
     First(Box<[u32; 1 << LOOKUP]>),
@@ -57,9 +57,9 @@ enum Table {
 /// The codes that are complete in some bits. From the lowest bits: the length of all codes in a byte, the bytes of
 /// their symbols in a byte, and the symbols. 0 if the first code is longer or invalid.
 #[derive(Debug, Clone, Copy, Default)]
-struct Entry(u64);
+struct BookEntry(u64);
 
-impl Entry {
+impl BookEntry {
     /// Bits of the codes; of a sum of entries, the total.
     fn len(self) -> u32 {
         self.0 as u32 & 0xFF
@@ -91,15 +91,15 @@ pub(super) const fn footprint(keys: u64) -> u64 {
     4 * keys + (8 << LOOKUP)
 }
 
-impl Codes {
+impl StoredBook {
     /// Whether `key` is one of the symbols.
     fn fits(&self, key: u32) -> bool {
         u64::from(key) >> (8 * self.size) == 0
     }
 
     /// All codes that are complete in the highest [`LOOKUP`] bits of `window`.
-    fn complete(&self, window: u64) -> Entry {
-        let mut entry = Entry(0);
+    fn complete(&self, window: u64) -> BookEntry {
+        let mut entry = BookEntry(0);
         while entry.bytes() + self.size <= SYMBOLS
             && let Some((key, len)) = self.code(window << entry.len(), LOOKUP - entry.len())
             && self.fits(key)
@@ -110,7 +110,7 @@ impl Codes {
         entry
     }
 
-    /// The first code in the highest [`LOOKUP`] bits of `window`, as in [`Table::First`].
+    /// The first code in the highest [`LOOKUP`] bits of `window`, as in [`BookLookup::First`].
     fn first(&self, window: u64) -> u32 {
         let code = self.code(window, LOOKUP).filter(|&(key, _)| self.fits(key));
         code.map_or(0, |(key, len)| len | 1 << 8 | key << 16)
@@ -136,14 +136,14 @@ impl Book {
         for (own, value) in first.iter_mut().chain(&mut base).zip(elements::<u32>(tables)) {
             *own = value;
         }
-        let codes = Codes { first, base, keys, size };
+        let codes = StoredBook { first, base, keys, size };
         let windows = |bits: usize| (bits as u64) << (64 - LOOKUP);
-        let all: Box<[Entry; 1 << LOOKUP]> = Box::new(std::array::from_fn(|bits| codes.complete(windows(bits))));
+        let all: Box<[BookEntry; 1 << LOOKUP]> = Box::new(std::array::from_fn(|bits| codes.complete(windows(bits))));
         let symbols: usize = all.iter().map(|entry| entry.bytes() / size).sum();
         if size > 2 || symbols > FEW {
-            return Self { codes, table: Table::All(all) };
+            return Self { codes, table: BookLookup::All(all) };
         }
-        let table = Table::First(Box::new(std::array::from_fn(|bits| codes.first(windows(bits)))));
+        let table = BookLookup::First(Box::new(std::array::from_fn(|bits| codes.first(windows(bits)))));
         Self { codes, table }
     }
 
@@ -159,9 +159,9 @@ impl Book {
     /// Fails with the index of the first invalid partition and the reason.
     pub(super) fn decode(&self, lanes: &mut [Lane]) -> Result<(), (usize, &'static str)> {
         match (&self.table, self.codes.size) {
-            (Table::All(table), _) => run_widest(AllCodes { book: self, table, lanes })?,
-            (Table::First(table), 1) => run_widest(FirstCodes::<1> { book: self, table, lanes })?,
-            (Table::First(table), _) => run_widest(FirstCodes::<2> { book: self, table, lanes })?,
+            (BookLookup::All(table), _) => run_widest(AllCodes { book: self, table, lanes })?,
+            (BookLookup::First(table), 1) => run_widest(FirstCodes::<1> { book: self, table, lanes })?,
+            (BookLookup::First(table), _) => run_widest(FirstCodes::<2> { book: self, table, lanes })?,
         }
         let mut is_going = true;
         while std::mem::take(&mut is_going) {
@@ -175,7 +175,7 @@ impl Book {
 
     /// Decodes a few symbols.
     fn next(&self, lane: &mut Lane) -> Result<(), &'static str> {
-        let Table::All(table) = &self.table else { return self.long(lane) };
+        let BookLookup::All(table) = &self.table else { return self.long(lane) };
         let entry = table[(window(lane.cells, lane.used) >> (64 - LOOKUP)) as usize];
         if entry.bytes() == 0 || entry.bytes() > lane.out.len() {
             return self.long(lane);
@@ -204,7 +204,7 @@ impl Book {
 /// Decodes partitions until each has less than [`ROOM`] bytes left.
 struct AllCodes<'a, 'b> {
     book: &'a Book,
-    table: &'a [Entry; 1 << LOOKUP],
+    table: &'a [BookEntry; 1 << LOOKUP],
     lanes: &'a mut [Lane<'b>],
 }
 
@@ -217,7 +217,7 @@ impl SimdLoop for AllCodes<'_, '_> {
         while std::mem::take(&mut is_going) {
             for (i, lane) in self.lanes.iter_mut().enumerate() {
                 let Some(own) = lane.out.first_chunk_mut::<ROOM>() else { continue };
-                let (mut window, mut sum) = (window(lane.cells, lane.used), Entry(0));
+                let (mut window, mut sum) = (window(lane.cells, lane.used), BookEntry(0));
                 for _ in 0..LOOKUPS {
                     let entry = self.table[(window >> (64 - LOOKUP)) as usize];
                     own[sum.bytes() & (ROOM - WRITTEN)..][..WRITTEN].copy_from_slice(&entry.symbols());

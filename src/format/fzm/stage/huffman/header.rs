@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 pub(super) const HEADER: usize = 64;
 
 /// The parts of the header needed for decoding.
-pub(super) struct Header {
+pub(super) struct HuffmanHeader {
     pub(super) bklen: u64,
     pub(super) sublen: u64,
     total_nbit: u64,
@@ -24,7 +24,7 @@ pub(super) struct Header {
     pub(super) cells: Range<u64>,
 }
 
-impl Header {
+impl HuffmanHeader {
     /// Whether the alphabet has one symbol, with a code of no bits. The partition tables must agree, see
     /// [`Symbols::no_bits`](super::Symbols::no_bits).
     pub(super) fn is_single(&self) -> bool {

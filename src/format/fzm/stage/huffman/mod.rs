@@ -25,7 +25,7 @@ use crate::format::fzm::stream::{ByteStream, Derivation};
 use crate::limits::{Charge, Limits};
 use crate::once::Once;
 use book::{Book, Lane};
-use header::{HEADER, Header};
+use header::{HEADER, HuffmanHeader};
 use slices::{SLICE, Slices};
 
 /// The stage type.
@@ -87,7 +87,7 @@ impl Stage for Huffman {
             return Err(Error::new(Kind::Truncated { need: to_u64(HEADER), have: input.len() }, "PHF header"));
         }
         input.read(0, &mut head)?;
-        let header = Header::parse(&head, self, input.len())?;
+        let header = HuffmanHeader::parse(&head, self, input.len())?;
         // Every partition has a row of 8 bytes, so the stream's length bounds their number.
         let len =
             count.checked_mul(to_u64(size)).ok_or_else(|| Error::corrupt("more than 2^64 bytes", "num_elements"))?;
@@ -129,7 +129,7 @@ const INTERLEAVED: usize = 4;
 /// The decoded stream.
 struct Symbols {
     input: Arc<dyn ByteStream>,
-    header: Header,
+    header: HuffmanHeader,
     size: usize,
     cx: Context,
     book: Once<(Book, Charge)>,
@@ -139,7 +139,7 @@ struct Symbols {
 
 impl Symbols {
     fn read_book(&self) -> Result<(Book, Charge)> {
-        let Header { bklen, book, .. } = self.header;
+        let HuffmanHeader { bklen, book, .. } = self.header;
         let charge = self.cx.account.charge_list(book::footprint(bklen), "code book")?;
         let mut tables = [0; book::TABLES];
         self.input.read(book, &mut tables)?;
@@ -264,7 +264,7 @@ impl Blockwise for Symbols {
     }
 
     fn derivation(self: Arc<Self>) -> Option<Derivation> {
-        let Header { bklen, sublen, book, par_nbit, par_entry, ref cells, .. } = self.header;
+        let HuffmanHeader { bklen, sublen, book, par_nbit, par_entry, ref cells, .. } = self.header;
         let own = Arc::clone(&self);
         let partitions = (self.windows.len() / to_u64(self.size)).div_ceil(sublen);
         let check: Arc<CheckPartitions> = Arc::new(move || {

@@ -3,7 +3,7 @@
 //! Reference: section 1 of the LC stages; section 5.9 for the first RZE. In order: the decoded length, the number of
 //! chunks, the size of each, the chunks. The offsets of the chunks are running sums of their sizes, computed once.
 //!
-//! Invariant: the length given to [`Chunks::new`] is the one in the stream, or the first read fails.
+//! Invariant: the length given to [`LcChunks::new`] is the one in the stream, or the first read fails.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -64,13 +64,13 @@ pub(in super::super) trait Coding: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// Fails if the stream cannot be decoded.
-    fn prepare(&self, chunks: &Chunks<Self>) -> Result<()> {
+    fn prepare(&self, chunks: &LcChunks<Self>) -> Result<()> {
         let _ = chunks;
         Ok(())
     }
 
     /// See [`ByteStream::derivation`].
-    fn derivation(chunks: Arc<Chunks<Self>>) -> Option<Derivation> {
+    fn derivation(chunks: Arc<LcChunks<Self>>) -> Option<Derivation> {
         let _ = chunks;
         None
     }
@@ -81,7 +81,7 @@ const RAW: u32 = 1 << 31;
 const RAW_START: u64 = 1 << 63;
 
 /// The decoded stream.
-pub(in super::super) struct Chunks<C> {
+pub(in super::super) struct LcChunks<C> {
     pub(in super::super) coding: C,
     pub(in super::super) input: Arc<dyn ByteStream>,
     pub(in super::super) cx: Context,
@@ -106,7 +106,7 @@ const BATCH: u64 = 4096;
 /// Bytes before the size table.
 const HEAD: u64 = 8;
 
-impl<C: Coding> Chunks<C> {
+impl<C: Coding> LcChunks<C> {
     /// The stream stored in `input`, in chunks of `chunk` bytes. `original`: its length, if the configuration has it.
     ///
     /// # Errors
@@ -252,7 +252,7 @@ fn differs(stream: u64, config: u64) -> Error {
     Error::corrupt(format!("{stream} in the stream, {config} in the configuration"), "original size")
 }
 
-impl<C: Coding> Blockwise for Chunks<C> {
+impl<C: Coding> Blockwise for LcChunks<C> {
     fn windows(&self) -> &BlockWindows {
         &self.windows
     }

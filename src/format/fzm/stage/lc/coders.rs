@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::bitmaps::Levels;
-use super::chunks::{Chunks, Coding, Invalid, with_bitmaps};
+use super::chunks::{Coding, Invalid, LcChunks, with_bitmaps};
 use super::kept_words::Left;
 use super::rare_body::Upper;
 use super::{clog_body, kept_words, rare_body};
@@ -121,7 +121,7 @@ impl Stage for Coder {
     fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>> {
         let [input] = exactly(outputs)?;
         let Sizes { chunk, original, .. } = self.sizes;
-        Ok(vec![Arc::new(Chunks::new(self.words, input, chunk as u64, original, cx)?)])
+        Ok(vec![Arc::new(LcChunks::new(self.words, input, chunk as u64, original, cx)?)])
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::chunks::{Chunks, Coding, Invalid};
+use super::chunks::{Coding, Invalid, LcChunks};
 use super::golomb_rice_body;
 use crate::error::Result;
 use crate::format::fzm::stage::config::{Config, Field, Layout};
@@ -70,17 +70,17 @@ impl Stage for GolombRice {
     fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>> {
         let [input] = exactly(outputs)?;
         let original = self.config.has("original_size").then(|| self.config.u64("original_size"));
-        Ok(vec![Arc::new(Chunks::new(Codes { size: self.ty.size() }, input, CHUNK, original, cx)?)])
+        Ok(vec![Arc::new(LcChunks::new(GolombRiceCoding { size: self.ty.size() }, input, CHUNK, original, cx)?)])
     }
 }
 
 /// The coding of chunks.
-struct Codes {
+struct GolombRiceCoding {
     /// Bytes of an element: 2 or 4.
     size: usize,
 }
 
-impl Coding for Codes {
+impl Coding for GolombRiceCoding {
     fn what(&self) -> &'static str {
         "golomb_rice chunk"
     }

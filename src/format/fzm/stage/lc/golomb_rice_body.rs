@@ -49,7 +49,7 @@ pub(in super::super) fn decode<U: Unsigned>(limit: u32, body: &[u8], out: &mut [
     }
     let (out, tail) = out.split_at_mut(out.len() - out.len() % U::SIZE);
     tail.fill(0);
-    let codes = Codes { bytes: codes, k };
+    let codes = GolombRiceCodes { bytes: codes, k };
     let mut start = 0;
     let (mut wide, mut is_outside) = (0, false);
     for (four, ends) in out.chunks_mut(LANES * INTERVAL).zip(ends.as_chunks::<LANES>().0) {
@@ -81,12 +81,12 @@ pub(in super::super) fn decode<U: Unsigned>(limit: u32, body: &[u8], out: &mut [
 }
 
 /// The codes of a chunk.
-struct Codes<'a> {
+struct GolombRiceCodes<'a> {
     bytes: &'a [u8],
     k: u32,
 }
 
-impl Codes<'_> {
+impl GolombRiceCodes<'_> {
     /// Decodes the code at bit `at` into `own`, and moves to the next. Returns the bits that are too many for an
     /// element. After the end, all bits are 0.
     #[inline(always)]

@@ -114,7 +114,7 @@ impl Lorenzo {
             return Err(Error::corrupt(format!("{nx} x {ny} x {nz} elements, but the stream has {n}"), "dim_x"));
         }
         let (cx, store) = (cx.clone(), Once::new());
-        Ok(Arc::new(Whole::<U> { input, dims: [nz, ny, nx], cx, store, _element: std::marker::PhantomData }))
+        Ok(Arc::new(SummedArray::<U> { input, dims: [nz, ny, nx], cx, store, _element: std::marker::PhantomData }))
     }
 }
 
@@ -167,7 +167,7 @@ impl Stage for Lorenzo {
 const BLOCK: usize = 256;
 
 /// The array of rank 2 or 3, followed by zeros up to the length of the input.
-struct Whole<U> {
+struct SummedArray<U> {
     input: Arc<dyn ByteStream>,
     /// Slowest first.
     dims: [u64; 3],
@@ -179,7 +179,7 @@ struct Whole<U> {
 /// Bytes that a pass over the array processes at a time.
 const BATCH: u64 = 2 * STEP;
 
-impl<U: Unsigned> Whole<U> {
+impl<U: Unsigned> SummedArray<U> {
     /// Bytes of the array; at most the length of the input.
     fn bytes(&self) -> u64 {
         self.dims.iter().product::<u64>() * to_u64(U::SIZE)
@@ -261,7 +261,7 @@ fn add<U: Unsigned>(own: &mut [u8], more: &[u8]) {
     }
 }
 
-impl<U: Unsigned> ByteStream for Whole<U> {
+impl<U: Unsigned> ByteStream for SummedArray<U> {
     fn len(&self) -> u64 {
         self.input.len()
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::DataType::{F32, F64, U8, U16, U32};
 use super::boxes::Shape;
 use super::config::{Config, Field, Layout};
-use super::outliers::{Count, Names, Outliers};
+use super::outliers::{Count, Outliers, PortNames};
 use super::types::Unsigned;
 use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::to_u64;
@@ -151,7 +151,7 @@ impl LorenzoQuant {
         if n.checked_mul(to_u64(T::SIZE)).is_none() {
             return Err(Error::corrupt(format!("{n} elements are more than 2^64 bytes"), "codes"));
         }
-        let names = Names { values: "outlier_errors", indices: "outlier_indices" };
+        let names = PortNames { values: "outlier_errors", indices: "outlier_indices" };
         let outliers = Outliers::new(ports, count, names, n, cx)?;
         let twice_bound = T::nearest(2.0) * T::nearest(self.error_bound);
         let coded = Arc::new(Coded::<T, C>::new(codes, outliers, self.coding, twice_bound));

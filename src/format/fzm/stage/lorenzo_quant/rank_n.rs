@@ -16,7 +16,7 @@ use crate::bytes::to_u64;
 use crate::codec::simd_dispatch::{SimdLoop, SimdOps, run_widest};
 use crate::error::{Error, Result};
 use crate::format::fzm::stage::block_windows::STEP;
-use crate::format::fzm::stage::boxes::{Shape, Sizes, Target};
+use crate::format::fzm::stage::boxes::{BoxTarget, Shape, Sizes};
 use crate::format::fzm::stage::outliers::{Ahead, Sorted};
 use crate::format::fzm::stage::types::Unsigned;
 use crate::format::fzm::stream::{Bricks, ByteStream, Derivation, Setup};
@@ -42,7 +42,7 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
     }
 
     /// Decodes a box within one brick.
-    fn decode(&self, sorted: &Sorted<T>, mut to: Target) -> Result<()> {
+    fn decode(&self, sorted: &Sorted<T>, mut to: BoxTarget) -> Result<()> {
         let tz = self.shape.tile[0];
         let mut z = to.z.start / tz * tz;
         while z < to.z.end {
@@ -53,7 +53,7 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
     }
 
     /// Decodes the part of a box in the layer of tiles that starts at plane `z0`.
-    fn layer(&self, sorted: &Sorted<T>, z0: u64, to: &mut Target) -> Result<()> {
+    fn layer(&self, sorted: &Sorted<T>, z0: u64, to: &mut BoxTarget) -> Result<()> {
         let [tz, ty, tx] = self.shape.tile;
         let (y0, x0) = (to.y.start / ty * ty, to.x.start / tx * tx);
         let (xs, tx) = (x0..to.x.end, tx as usize);
@@ -119,7 +119,7 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
         y0: u64,
         x0: u64,
         wanted: &[bool],
-        to: &mut Target,
+        to: &mut BoxTarget,
     ) -> Result<()> {
         let [tz, ty, tx] = self.shape.tile;
         let (zs, ys, xs) = (z0..to.z.end.min(z0 + tz), y0..to.y.end.min(y0 + ty), x0..to.x.end);

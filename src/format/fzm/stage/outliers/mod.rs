@@ -35,7 +35,7 @@ pub(super) enum Count {
 
 /// The names of the ports, for errors.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Names {
+pub(super) struct PortNames {
     pub(super) values: &'static str,
     pub(super) indices: &'static str,
 }
@@ -45,7 +45,7 @@ pub(super) struct Outliers<T> {
     values: Arc<dyn ByteStream>,
     indices: Arc<dyn ByteStream>,
     count: Count,
-    names: Names,
+    names: PortNames,
     /// Elements of the array; an upper bound for positions.
     len: u64,
     cx: Context,
@@ -198,7 +198,7 @@ impl<T: Element> Outliers<T> {
     pub(super) fn new(
         [values, indices]: [Arc<dyn ByteStream>; 2],
         count: Count,
-        names: Names,
+        names: PortNames,
         len: u64,
         cx: &Context,
     ) -> Result<Self> {

@@ -46,7 +46,7 @@ pub(super) fn by_position<T: Element>(
         let count = RUN.min(n - first);
         let size = to_usize(record::<T>(), what)?;
         let bytes = records.get_mut(first * record::<T>(), to_usize(count, what)? * size)?;
-        runs.push(Run { at: first, left: sort_run(bytes, size)? });
+        runs.push(SortedRun { at: first, left: sort_run(bytes, size)? });
         first += count;
     }
     if let [run] = runs.as_slice() {
@@ -80,20 +80,20 @@ fn sort_run(bytes: &mut [u8], size: usize) -> Result<u64> {
 
 /// A sorted run: its next record, and the number left.
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct SortedRun {
     at: u64,
     left: u64,
 }
 
 /// A run being read.
-struct Reader {
-    run: Run,
+struct RunReader {
+    run: SortedRun,
     /// Records read ahead, and the offset of the current one.
     ahead: Vec<u8>,
     next: usize,
 }
 
-impl Reader {
+impl RunReader {
     /// Advances to the next record; returns whether there is one.
     fn advance(&mut self, records: &ArrayStore, size: u64, batch: u64) -> Result<bool> {
         self.next += to_usize(size, "outliers")?;
@@ -104,7 +104,7 @@ impl Reader {
         self.ahead.clear();
         self.ahead.extend_from_slice(records.get(self.run.at * size, to_usize(n * size, "outliers")?)?);
         self.next = 0;
-        self.run = Run { at: self.run.at + n, left: self.run.left - n };
+        self.run = SortedRun { at: self.run.at + n, left: self.run.left - n };
         Ok(n > 0)
     }
 
@@ -116,14 +116,19 @@ impl Reader {
 
 /// Merges `runs` of `records` into `merged`; for equal positions the last run wins. Returns the number of records
 /// written.
-fn merge<T: Element>(records: &ArrayStore, runs: &[Run], merged: &mut ArrayStore, what: &'static str) -> Result<u64> {
+fn merge<T: Element>(
+    records: &ArrayStore,
+    runs: &[SortedRun],
+    merged: &mut ArrayStore,
+    what: &'static str,
+) -> Result<u64> {
     let size = to_usize(record::<T>(), what)?;
     let batch = (AHEAD / record::<T>() / to_u64(runs.len()).max(1)).clamp(16, 4096);
     let mut readers = Vec::with_capacity(runs.len());
     let mut heap = BinaryHeap::with_capacity(runs.len());
-    let key = |reader: &Reader, run: u64| Ok::<u64, Error>(u64::from(position(reader.record(size)?)?) << 32 | run);
+    let key = |reader: &RunReader, run: u64| Ok::<u64, Error>(u64::from(position(reader.record(size)?)?) << 32 | run);
     for (run, &own) in (0..).zip(runs) {
-        let mut reader = Reader { run: own, ahead: Vec::new(), next: 0 };
+        let mut reader = RunReader { run: own, ahead: Vec::new(), next: 0 };
         if reader.advance(records, record::<T>(), batch)? {
             heap.push(Reverse(key(&reader, run)?));
         }

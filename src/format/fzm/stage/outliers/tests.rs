@@ -8,7 +8,7 @@ fn sorted(values: &[f32], indices: &[u32], count: &[u8], budget: u64) -> Result<
     let indices = indices.iter().flat_map(|v| v.to_le_bytes()).collect();
     let [values, indices, count] =
         [values, indices, count.to_vec()].map(|b| Arc::new(Memory(b)) as Arc<dyn ByteStream>);
-    let names = Names { values: "outlier_errors", indices: "outlier_indices" };
+    let names = PortNames { values: "outlier_errors", indices: "outlier_indices" };
     let cx = Context { account: Account::new(budget, 0), ..context() };
     let outliers = Outliers::new([values, indices], Count::Port(count), names, 10, &cx)?;
     let mut found = Vec::new();
@@ -38,7 +38,7 @@ fn a_configured_count_is_of_entries_that_both_ports_have() {
         let values = [1.0_f32, 2.0, 3.0].map(f32::to_le_bytes).concat();
         let indices = [5_u32, 3].map(u32::to_le_bytes).concat();
         let ports = [values, indices].map(|b| Arc::new(Memory(b)) as Arc<dyn ByteStream>);
-        let names = Names { values: "outlier_errors", indices: "outlier_indices" };
+        let names = PortNames { values: "outlier_errors", indices: "outlier_indices" };
         Outliers::<f32>::new(ports, Count::Config(count), names, 10, &context())
     };
     for (count, want) in [(0, &[][..]), (1, &[(5, 1.0)]), (2, &[(3, 2.0), (5, 1.0)])] {
@@ -70,7 +70,7 @@ fn another_decoder_gets_a_limited_number_of_outliers() {
     let n = LISTED + 1;
     let indices = (0..n as u32).flat_map(u32::to_le_bytes).collect();
     let ports = [vec![0; 4 * n as usize], indices].map(|bytes| Arc::new(Memory(bytes)) as Arc<dyn ByteStream>);
-    let names = Names { values: "outlier_vals", indices: "outlier_idxs" };
+    let names = PortNames { values: "outlier_vals", indices: "outlier_idxs" };
     let outliers: Outliers<u32> = Outliers::new(ports, Count::Config(n), names, n, &context()).unwrap();
     let sorted = outliers.sorted().unwrap();
     let (positions, values) = sorted.bytes(1..n).unwrap();
@@ -93,7 +93,7 @@ fn more_outliers_than_memory_are_sorted_in_a_file() {
         let indices = indices.iter().flat_map(|at| at.to_le_bytes()).collect();
         [values, indices].map(|bytes| Arc::new(Memory(bytes)) as Arc<dyn ByteStream>)
     };
-    let names = Names { values: "outlier_vals", indices: "outlier_idxs" };
+    let names = PortNames { values: "outlier_vals", indices: "outlier_idxs" };
     for (memory, spill) in [(64 << 20, 0), (1 << 20, 64 << 20)] {
         let cx = Context { account: Account::new(memory, spill), ..context() };
         let outliers: Outliers<u64> = Outliers::new(ports(), Count::Config(n), names, len, &cx).unwrap();

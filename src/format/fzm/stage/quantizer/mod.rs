@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::DataType::{F32, F64, U16, U32};
 use super::config::{Config, Field, Layout};
-use super::outliers::{Count, Names, Outliers};
+use super::outliers::{Count, Outliers, PortNames};
 use super::types::{Float, Unsigned};
 use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::to_u64;
@@ -204,7 +204,7 @@ impl Quantizer {
         if n.checked_mul(to_u64(T::SIZE)).is_none() {
             return Err(Error::corrupt(format!("{n} elements are more than 2^64 bytes"), "codes"));
         }
-        let names = Names { values: "outlier_vals", indices: "outlier_idxs" };
+        let names = PortNames { values: "outlier_vals", indices: "outlier_idxs" };
         let outliers = ports.map(|(ports, count)| Outliers::new(ports, count, names, n, cx)).transpose()?;
         Ok(Arc::new(Values::<T, C>::new(codes, n, outliers, self.formula())))
     }

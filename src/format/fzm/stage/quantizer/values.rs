@@ -46,7 +46,7 @@ impl<T: Float, C: Unsigned> Blockwise for Values<T, C> {
         self.codes.each(first, to_u64(out.len() / T::SIZE), |done, count, codes| {
             let (bytes, out) = (&mut *bytes, &mut out[done * T::SIZE..][..count * T::SIZE]);
             let first = first + to_u64(done);
-            let decode = Decode::<T, C> { formula: self.formula, first, codes, bytes, out, code: PhantomData };
+            let decode = FillValues::<T, C> { formula: self.formula, first, codes, bytes, out, code: PhantomData };
             let is_complete = match self.formula {
                 // Each value is a call of a function that is compiled for any processor.
                 Formula::Rule(Rule::Relative(_)) => decode.run(Portable),
@@ -90,7 +90,7 @@ impl<T: Float, C: Unsigned> Blockwise for Values<T, C> {
 }
 
 /// Fills `out` with the values of `codes`. Returns whether there are as many.
-struct Decode<'a, T, C> {
+struct FillValues<'a, T, C> {
     formula: Formula<T>,
     /// The element of the first code.
     first: u64,
@@ -101,7 +101,7 @@ struct Decode<'a, T, C> {
     code: PhantomData<C>,
 }
 
-impl<T: Float, C: Unsigned> SimdLoop for Decode<'_, T, C> {
+impl<T: Float, C: Unsigned> SimdLoop for FillValues<'_, T, C> {
     type Output = bool;
 
     #[inline(always)]

@@ -15,7 +15,7 @@ use crate::format::fzm::stream::Derivation;
 pub(super) const LARGEST: u64 = 64 << 10;
 
 /// The elements of an array with chunks.
-pub(super) struct Chunks {
+pub(super) struct RleChunks {
     coded: Coded,
     /// Bytes of a chunk.
     chunk: u64,
@@ -23,13 +23,13 @@ pub(super) struct Chunks {
     windows: BlockWindows,
 }
 
-impl Chunks {
+impl RleChunks {
     pub(super) fn new(coded: Coded, len: u64, chunk: u64, expand: Expand) -> Self {
         Self { coded, chunk, expand, windows: BlockWindows::new(len, chunk, 1) }
     }
 }
 
-impl Blockwise for Chunks {
+impl Blockwise for RleChunks {
     fn windows(&self) -> &BlockWindows {
         &self.windows
     }

@@ -21,7 +21,7 @@ use super::{Context, Family, Stage, StageType, exactly};
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::format::fzm::stream::ByteStream;
-use chunks::Chunks;
+use chunks::RleChunks;
 use coded::{Coded, RleForm};
 use expand::{Expand, expand};
 use expanded::Expanded;
@@ -110,7 +110,7 @@ impl Stage for Rle {
         };
         let chunk = u64::from(self.chunk_size);
         if (1..=chunks::LARGEST).contains(&chunk) {
-            return Ok(vec![Arc::new(Chunks::new(coded, len, chunk, expand))]);
+            return Ok(vec![Arc::new(RleChunks::new(coded, len, chunk, expand))]);
         }
         Ok(vec![Arc::new(Expanded::new(coded, count, len, expand))])
     }

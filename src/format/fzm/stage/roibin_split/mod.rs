@@ -20,7 +20,7 @@ use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 use crate::once::Once;
-use peaks::{Found, Peaks};
+use peaks::{BoxPart, Peaks};
 
 /// Stage type 35.
 pub(super) const TYPE: StageType =
@@ -44,12 +44,12 @@ const LAYOUT: Layout = Layout {
 struct RoibinSplit {
     config: Config,
     ty: DataType,
-    shape: Shape,
+    shape: FieldShape,
 }
 
 /// The extents of a field and of its parts.
 #[derive(Debug, Clone, Copy)]
-struct Shape {
+struct FieldShape {
     nx: u64,
     ny: u64,
     nz: u64,
@@ -59,7 +59,7 @@ struct Shape {
     bin: u64,
 }
 
-impl Shape {
+impl FieldShape {
     /// Elements along a side of a box.
     fn side(&self) -> u64 {
         2 * self.half + 1
@@ -92,7 +92,7 @@ impl RoibinSplit {
                 return Err(config.corrupt(name, "must not be 0"));
             }
         }
-        let shape = Shape {
+        let shape = FieldShape {
             nx: config.u64("dim_x"),
             ny: config.u64("dim_y"),
             nz: config.u64("dim_z"),
@@ -122,7 +122,7 @@ impl Stage for RoibinSplit {
     }
 
     fn summary(&self) -> Vec<String> {
-        let Shape { nx, ny, nz, peaks, bin, .. } = self.shape;
+        let FieldShape { nx, ny, nz, peaks, bin, .. } = self.shape;
         let side = self.shape.side();
         vec![
             format!("{nz} x {ny} x {nx}"),
@@ -132,7 +132,7 @@ impl Stage for RoibinSplit {
     }
 
     fn dims(&self) -> Option<Vec<u64>> {
-        let Shape { nx, ny, nz, .. } = self.shape;
+        let FieldShape { nx, ny, nz, .. } = self.shape;
         Some(if nz == 1 { vec![ny, nx] } else { vec![nz, ny, nx] })
     }
 
@@ -173,7 +173,7 @@ struct Joined {
     boxes: Arc<dyn ByteStream>,
     background: Arc<dyn ByteStream>,
     stored: Arc<dyn ByteStream>,
-    shape: Shape,
+    shape: FieldShape,
     /// Bytes of an element.
     size: u64,
     cx: Context,
@@ -204,7 +204,7 @@ impl Joined {
 
     /// Fills `out` with the background of elements `range`.
     fn fill(&self, range: Range<u64>, out: &mut [u8]) -> Result<()> {
-        let Shape { bin, ny, .. } = self.shape;
+        let FieldShape { bin, ny, .. } = self.shape;
         if bin == 1 {
             return self.background.read(range.start * self.size, out);
         }
@@ -241,8 +241,8 @@ impl Joined {
     /// Copies the boxes over elements `range`, which are in `out`.
     fn copy_boxes(&self, range: &Range<u64>, out: &mut [u8]) -> Result<()> {
         let found = self.peaks()?.near(self.rows(range.clone()), &self.shape)?;
-        for Found { index, row, x } in found {
-            let Shape { nx, ny, half, .. } = self.shape;
+        for BoxPart { index, row, x } in found {
+            let FieldShape { nx, ny, half, .. } = self.shape;
             let at = ((row.z * ny + row.y) * nx).max(range.start) - range.start;
             let own = out.get_mut(to_usize(at * self.size, "roi")?..).unwrap_or_default();
             let own = own.get_mut(..to_usize((row.to - row.from) * self.size, "roi")?).unwrap_or_default();

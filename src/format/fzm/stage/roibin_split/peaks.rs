@@ -3,7 +3,7 @@
 //! A record has its numbers in big-endian order, so that records sort like their bytes.
 #![forbid(unsafe_code)]
 
-use super::{Row, Shape};
+use super::{FieldShape, Row};
 use crate::account::{Account, decode_budget};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
@@ -28,8 +28,8 @@ pub(super) struct Peaks {
 
 /// The line of a box that covers a part of a row.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Found {
-    pub(super) index: Line,
+pub(super) struct BoxPart {
+    pub(super) index: BoxLine,
     pub(super) row: Row,
     /// The column of the peak.
     pub(super) x: u64,
@@ -37,7 +37,7 @@ pub(super) struct Found {
 
 /// A line of a box: the number of the peak, and of the line in its box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Line {
+pub(super) struct BoxLine {
     pub(super) number: u64,
     pub(super) line: u64,
 }
@@ -70,7 +70,7 @@ impl Peak {
 
 impl Peaks {
     /// Reads and sorts the peaks; a frame beyond the last one is the last one.
-    pub(super) fn sort(stored: &dyn ByteStream, shape: &Shape, account: &Account) -> Result<Self> {
+    pub(super) fn sort(stored: &dyn ByteStream, shape: &FieldShape, account: &Account) -> Result<Self> {
         let (count, what) = (shape.peaks, "peaks");
         let mut records = ArrayStore::new(count * to_u64(RECORD), account, what)?;
         let mut first = 0;
@@ -95,7 +95,7 @@ impl Peaks {
     }
 
     /// The lines of boxes that cover `rows`, in the order in which they are copied.
-    pub(super) fn near(&self, rows: impl Iterator<Item = Row>, shape: &Shape) -> Result<Vec<Found>> {
+    pub(super) fn near(&self, rows: impl Iterator<Item = Row>, shape: &FieldShape) -> Result<Vec<BoxPart>> {
         let mut found = Vec::new();
         for row in rows {
             // Lines beyond the last row are copied to that row.
@@ -114,8 +114,8 @@ impl Peaks {
                     let reaches = x.saturating_sub(shape.half) < row.to && x + shape.half >= row.from;
                     if reaches || x + shape.half >= shape.nx && row.to == shape.nx {
                         // The charge bounds the length of the list.
-                        decode_budget::charge(to_u64(size_of::<Found>()))?;
-                        found.push(Found { index: Line { number, line }, row, x });
+                        decode_budget::charge(to_u64(size_of::<BoxPart>()))?;
+                        found.push(BoxPart { index: BoxLine { number, line }, row, x });
                     }
                 }
                 at += n;

@@ -16,7 +16,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::fzm::inverse::{self, Inverse};
 use crate::format::fzm::stage::config::{Config, Field, Layout};
 use crate::format::fzm::stage::lc::bitmaps::Levels;
-use crate::format::fzm::stage::lc::chunks::{Chunks, Coding, Invalid, with_bitmaps};
+use crate::format::fzm::stage::lc::chunks::{Coding, Invalid, LcChunks, with_bitmaps};
 use crate::format::fzm::stage::lc::coders::Sizes;
 use crate::format::fzm::stage::lc::kept_words::{self, Left};
 use crate::format::fzm::stage::scratch::ScratchBuffer;
@@ -86,7 +86,7 @@ impl Stage for Rze {
         let first =
             if (chunk, word) == (CHUNK, LEVELS) { FirstGeneration::Perhaps(Once::new()) } else { FirstGeneration::No };
         let filled = Filled { chunk, word, levels: Levels::of(chunk, word), first };
-        Ok(vec![Arc::new(Chunks::new(filled, input, to_u64(chunk), original, cx)?)])
+        Ok(vec![Arc::new(LcChunks::new(filled, input, to_u64(chunk), original, cx)?)])
     }
 }
 
@@ -107,14 +107,14 @@ struct Filled {
 
 impl Filled {
     /// Whether `chunks` are of the first generation.
-    fn is_first(&self, chunks: &Chunks<Self>) -> Result<bool> {
+    fn is_first(&self, chunks: &LcChunks<Self>) -> Result<bool> {
         let FirstGeneration::Perhaps(once) = &self.first else { return Ok(false) };
         once.build(&chunks.cx.account, chunks.cx.build_limit(0), || self.decide(chunks)).copied()
     }
 
     /// Compares the readings of every chunk until one decides. Invalid chunks have neither, and say nothing; zeros, and
     /// chunks stored as they are, have both and mean the same. An intact stream decides at its first other chunk.
-    fn decide(&self, chunks: &Chunks<Self>) -> Result<bool> {
+    fn decide(&self, chunks: &LcChunks<Self>) -> Result<bool> {
         let (mut ambiguous, mut left) = (None, MOST);
         for i in 0..chunks.count() {
             let (place, len) = (chunks.place(i)?, chunks.chunk_len(i));
@@ -159,7 +159,7 @@ impl Filled {
 
     /// Whether `chunks` are as the first generation writes them, if they are of another one: chunks of bytes with
     /// complete bitmaps.
-    fn is_like_first(&self, chunks: &Chunks<Self>) -> bool {
+    fn is_like_first(&self, chunks: &LcChunks<Self>) -> bool {
         (self.chunk, self.word) == (CHUNK, 1) && chunks.len().is_multiple_of(to_u64(CHUNK))
     }
 }
@@ -173,7 +173,7 @@ impl Coding for Filled {
         with_bitmaps(len)
     }
 
-    fn prepare(&self, chunks: &Chunks<Self>) -> Result<()> {
+    fn prepare(&self, chunks: &LcChunks<Self>) -> Result<()> {
         self.is_first(chunks).map(|_| ())
     }
 
@@ -186,7 +186,7 @@ impl Coding for Filled {
         if is_first { body::decode(body, out) } else { self.words(body, out) }
     }
 
-    fn derivation(chunks: Arc<Chunks<Self>>) -> Option<Derivation> {
+    fn derivation(chunks: Arc<LcChunks<Self>>) -> Option<Derivation> {
         let is_always_first = chunks.coding.is_like_first(&chunks);
         if !is_always_first && matches!(chunks.coding.first, FirstGeneration::No) {
             return None;

@@ -112,11 +112,11 @@ struct Plane {
     top: Option<u32>,
     tree_bits: u64,
     cx: Context,
-    codes: Once<Codes>,
+    codes: Once<PlaneCodes>,
 }
 
 /// The elements of a plane.
-enum Codes {
+enum PlaneCodes {
     /// All of them.
     Array(ArrayStore),
     /// The elements that are not 0.
@@ -135,7 +135,7 @@ impl Plane {
         self.dims.into_iter().map(u64::from).product()
     }
 
-    fn decode(&self, top: u32) -> Result<Codes> {
+    fn decode(&self, top: u32) -> Result<PlaneCodes> {
         let tree = Tree::new(&*self.input, self.dims, top, self.tree_bits)?;
         let mut count = Count(0);
         tree.walk(&mut count)?;
@@ -149,9 +149,9 @@ impl Plane {
         tree.walk(&mut codes)?;
         codes.flush()?;
         if !is_list {
-            return Ok(Codes::Array(codes.store));
+            return Ok(PlaneCodes::Array(codes.store));
         }
-        Ok(Codes::List(Sorted::sort(codes.store, count.0, &self.cx.account, what)?))
+        Ok(PlaneCodes::List(Sorted::sort(codes.store, count.0, &self.cx.account, what)?))
     }
 }
 
@@ -248,8 +248,8 @@ impl ByteStream for Plane {
         let room = self.cx.account.memory().total().saturating_add(self.cx.account.disk().total());
         let limit = self.cx.build_limit(self.len().min(self.input.len().saturating_mul(8 * RECORD)).min(room));
         match self.codes.build(&self.cx.account, limit, || self.decode(top))? {
-            Codes::Array(array) => array.read(at, dst),
-            Codes::List(list) => {
+            PlaneCodes::Array(array) => array.read(at, dst),
+            PlaneCodes::List(list) => {
                 dst.fill(0);
                 let end = at + to_u64(dst.len());
                 list.between(at / 4, end.div_ceil(4), |place, code| {

@@ -120,7 +120,7 @@ impl<'a> Tree<'a> {
     pub(super) fn walk(&self, visit: &mut impl Visit) -> Result<u64> {
         let level = |&start: &u64| Bits::new(self.stream, start, self.bits, "section A");
         let levels = self.starts.iter().map(level).collect::<Result<Vec<Bits>>>()?;
-        let mut walk = Walk { levels, nodes: 0 };
+        let mut walk = TreeWalk { levels, nodes: 0 };
         walk.node(self.root, 0, self.top, visit)?;
         Ok(walk.levels.last().map_or(0, Bits::position))
     }
@@ -131,13 +131,13 @@ const CHARGED: u64 = 1 << 12;
 /// Bytes that are decoded elsewhere in the time of a node.
 const COST: u64 = 32;
 
-struct Walk<'a> {
+struct TreeWalk<'a> {
     /// The next node of each level.
     levels: Vec<Bits<'a>>,
     nodes: u64,
 }
 
-impl Walk<'_> {
+impl TreeWalk<'_> {
     /// Visits a node and its descendants; its parent's highest bit is `above`. There are at most 32 levels.
     fn node(&mut self, node: Rectangle, level: usize, above: u32, visit: &mut impl Visit) -> Result<()> {
         let Some(bits) = self.levels.get_mut(level) else { return Ok(()) };

@@ -16,7 +16,7 @@ const TILE: usize = 128;
 const GROUP: usize = 8;
 
 /// Consecutive blocks; the first and the last may be decoded in part.
-pub(super) struct Window<'a, T> {
+pub(super) struct BlockWindow<'a, T> {
     pub(super) coding: Coding,
     /// Elements of a block.
     pub(super) block: usize,
@@ -32,7 +32,7 @@ pub(super) struct Window<'a, T> {
     pub(super) out: &'a mut [u8],
 }
 
-impl<T: Float> SimdLoop for Window<'_, T> {
+impl<T: Float> SimdLoop for BlockWindow<'_, T> {
     /// Whether the payload is complete.
     type Output = bool;
 
@@ -51,7 +51,7 @@ impl<T: Float> SimdLoop for Window<'_, T> {
             }
             if has_codes {
                 let first = skip * width as usize;
-                let codes = Codes { bytes: payload, first: first % 8, width };
+                let codes = FixedCodes { bytes: payload, first: first % 8, width };
                 let done = match self.coding {
                     Coding::Referenced => offsets(codes, self.bound, reference, out),
                     Coding::Differences => sums::<T>(vectors, codes, self.bound, out),
@@ -72,13 +72,13 @@ impl<T: Float> SimdLoop for Window<'_, T> {
 
 /// Codes of `width` bits (at most 64) from bit `first` of the first byte.
 #[derive(Clone, Copy)]
-struct Codes<'a> {
+struct FixedCodes<'a> {
     bytes: &'a [u8],
     first: usize,
     width: u32,
 }
 
-impl Codes<'_> {
+impl FixedCodes<'_> {
     /// Unpacks codes from code `from`, a multiple of [`GROUP`]. Returns whether the bytes are there.
     #[inline(always)]
     fn unpack<C: Element>(&self, from: usize, out: &mut [C], low: impl Fn(u64) -> C) -> bool {
@@ -148,7 +148,7 @@ fn word(bytes: &[u8; 80], at: usize) -> u64 {
 
 /// `SZx`: a code is the distance from the reference in units of twice the bound.
 #[inline(always)]
-fn offsets<T: Float>(codes: Codes, bound: f64, reference: T, out: &mut [u8]) -> bool {
+fn offsets<T: Float>(codes: FixedCodes, bound: f64, reference: T, out: &mut [u8]) -> bool {
     let base: f64 = reference.into();
     // One rounding in f64, and one more to `T`.
     let value = |q: f64| T::nearest((2.0 * q).mul_add(bound, base));
@@ -181,7 +181,7 @@ fn offsets<T: Float>(codes: Codes, bound: f64, reference: T, out: &mut [u8]) -> 
 
 /// `SZp`: a code is the difference from the element before it.
 #[inline(always)]
-fn sums<T: Float>(vectors: impl SimdOps, codes: Codes, bound: f64, out: &mut [u8]) -> bool {
+fn sums<T: Float>(vectors: impl SimdOps, codes: FixedCodes, bound: f64, out: &mut [u8]) -> bool {
     // A difference is at most 2^(width - 1) in magnitude, and a block has at most 2^16 of them.
     let count = out.len() / T::SIZE;
     let is_short = codes.width <= 32 && i32::try_from(count << codes.width.saturating_sub(1)).is_ok();

@@ -24,7 +24,7 @@ use crate::bytes::{to_u64, to_usize};
 use crate::codec::simd_dispatch::run_widest;
 use crate::error::{Error, Result};
 use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
-use kernel::{PAD, Window};
+use kernel::{BlockWindow, PAD};
 
 /// Stage type 36.
 pub(super) const SZX: StageType = StageType {
@@ -310,7 +310,7 @@ impl<T: Float> Blockwise for Blocks<T> {
         self.input.read(start, &mut payload[..bytes])?;
         let (skip, block) = (to_usize(skip, "block")?, to_usize(self.block, "block")?);
         let (coding, bound, payload) = (self.coding, self.bound, &*payload);
-        if run_widest(Window { coding, block, bound, table, skip, reference, payload, out }) {
+        if run_widest(BlockWindow { coding, block, bound, table, skip, reference, payload, out }) {
             Ok(())
         } else {
             Err(Error::corrupt("the blocks end early", "block"))

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::DataType::{I16, I32};
-use super::boxes::{Shape, Sizes, Target};
+use super::boxes::{BoxTarget, Shape, Sizes};
 use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
 use super::{Context, DataType, Family, Stage, StageType, exactly};
@@ -202,7 +202,7 @@ impl Untiled {
     }
 
     /// Decodes a box: all tiles that it crosses, row of tiles by row of tiles.
-    fn decode(&self, to: &mut Target) -> Result<()> {
+    fn decode(&self, to: &mut BoxTarget) -> Result<()> {
         let more = to.rounded(self.shape.tile).saturating_sub(to.count());
         decode_budget::charge(more.saturating_mul(to_u64(self.size)))?;
         let [tz, ty, tx] = self.shape.tile;
@@ -217,7 +217,7 @@ impl Untiled {
     }
 
     /// Decodes the tiles `xs` of row `y` of layer `z`; the row starts with tile number `row`.
-    fn tiles(&self, z: u64, y: u64, xs: &Range<u64>, row: u64, to: &mut Target) -> Result<()> {
+    fn tiles(&self, z: u64, y: u64, xs: &Range<u64>, row: u64, to: &mut BoxTarget) -> Result<()> {
         let tile = self.shape.tile.map(|n| n as usize);
         let elements = tile.iter().product::<usize>();
         let most = GROUP / elements;
@@ -236,7 +236,7 @@ impl Untiled {
     }
 
     /// Writes the rows of tiles that follow each other along x from tile `[z, y, x]` into the box.
-    fn place(&self, [z, y, x]: [u64; 3], sums: &[i32], to: &mut Target) -> Result<()> {
+    fn place(&self, [z, y, x]: [u64; 3], sums: &[i32], to: &mut BoxTarget) -> Result<()> {
         let [tz, ty, tx] = self.shape.tile;
         let elements = (tz * ty * tx) as usize;
         let (z, y, x) = (z * tz, y * ty, x * tx);

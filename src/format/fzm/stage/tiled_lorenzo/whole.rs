@@ -7,7 +7,7 @@ use super::{Context, Untiled};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::fzm::stage::array_store::ArrayStore;
-use crate::format::fzm::stage::boxes::{Sizes, Target};
+use crate::format::fzm::stage::boxes::{BoxTarget, Sizes};
 use crate::format::fzm::stage::scratch::ScratchBuffer;
 use crate::format::fzm::stream::{Bricks, ByteStream, Derivation, Setup};
 use crate::once::Once;
@@ -34,7 +34,7 @@ impl Whole {
         for index in 0..count {
             let (z, y, x, [plane, row]) = shape.read_brick(brick, index, &mut bytes, |mut to| {
                 self.array.decode(&mut to)?;
-                let Target { z, y, x, strides, .. } = to;
+                let BoxTarget { z, y, x, strides, .. } = to;
                 Ok((z, y, x, strides))
             })?;
             let len = to_usize((x.end - x.start) * size, "row")?;
