@@ -15,7 +15,7 @@ use crate::wanted::{self, Wanted, is_given_up, while_wanted};
 
 use super::{BackgroundChecks, Threads};
 
-type Check = dyn Fn() -> Result<()> + Send + Sync;
+type CheckFn = dyn Fn() -> Result<()> + Send + Sync;
 /// Called with the result of the check.
 pub(super) type Then = Box<dyn FnOnce(Result<()>) + Send>;
 
@@ -23,7 +23,7 @@ pub(super) type Then = Box<dyn FnOnce(Result<()>) + Send>;
 pub(super) struct SharedCheck {
     threads: Threads,
     /// `None` if the verdict is reported by the readers' own decoding.
-    check: Option<Box<Check>>,
+    check: Option<Box<CheckFn>>,
     state: Mutex<CheckState>,
     ran: Condvar,
 }

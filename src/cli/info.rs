@@ -148,10 +148,10 @@ fn lines(map: &Map<String, Value>, indent: usize, out: &mut dyn Write) -> io::Re
 
 /// Prints the objects in `rows` as a table; values too long or too deep for a column follow below their row.
 fn table(rows: &[Value], indent: usize, out: &mut dyn Write) -> io::Result<()> {
-    let mut columns: Vec<Column> = Vec::new();
+    let mut columns: Vec<InfoColumn> = Vec::new();
     for (key, value) in rows.iter().filter_map(Value::as_object).flatten() {
         let at = columns.iter().position(|column| column.key == key).unwrap_or_else(|| {
-            columns.push(Column { key, width: label(key).chars().count(), numbers: true, narrow: true });
+            columns.push(InfoColumn { key, width: label(key).chars().count(), numbers: true, narrow: true });
             columns.len() - 1
         });
         if let Some(column) = columns.get_mut(at) {
@@ -197,7 +197,7 @@ const NARROW: usize = 24;
 const WIDTH: usize = 110;
 
 /// A column of a table.
-struct Column<'a> {
+struct InfoColumn<'a> {
     key: &'a String,
     width: usize,
     /// Whether it is right-aligned.
@@ -206,7 +206,12 @@ struct Column<'a> {
     narrow: bool,
 }
 
-fn line(indent: usize, columns: &[&Column], cell: impl Fn(&Column) -> String, out: &mut dyn Write) -> io::Result<()> {
+fn line(
+    indent: usize,
+    columns: &[&InfoColumn],
+    cell: impl Fn(&InfoColumn) -> String,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut text = " ".repeat(indent);
     for column in columns {
         let (cell, width) = (cell(column), column.width);

@@ -13,14 +13,14 @@ const HELPERS: [&str; 2] = ["mount.fzmfs", "mount.fuse.fzmfs"];
 
 /// The words of a command line that this module distinguishes.
 #[derive(Debug)]
-pub(super) struct Words {
+pub(super) struct InvocationWords {
     /// The commands.
     pub(super) commands: Vec<String>,
     /// The options that take a value, with their dashes.
     pub(super) valued: Vec<String>,
 }
 
-impl Words {
+impl InvocationWords {
     /// Whether the value of the option `arg` is the next word.
     fn takes_next(&self, arg: &OsString) -> bool {
         self.valued.iter().any(|option| arg == option.as_str())
@@ -32,7 +32,7 @@ impl Words {
 }
 
 /// Returns the command line with the command first, if there is one. Options before it are moved behind it.
-pub(super) fn normalise(mut argv: Vec<OsString>, words: &Words) -> Vec<OsString> {
+pub(super) fn normalise(mut argv: Vec<OsString>, words: &InvocationWords) -> Vec<OsString> {
     if argv.first().and_then(|me| Path::new(me).file_name()).is_some_and(|me| HELPERS.iter().any(|name| me == *name)) {
         return helper(argv);
     }
@@ -99,7 +99,7 @@ mod tests {
         let commands = ["mount", "ls", "cat", "help"].map(String::from).into();
         let valued = ["--log", "--cache", "-o"].map(String::from).into();
         let argv = line.split_whitespace().map(OsString::from).collect();
-        let got = normalise(argv, &Words { commands, valued });
+        let got = normalise(argv, &InvocationWords { commands, valued });
         let got: Vec<_> = got.iter().map(|arg| arg.to_string_lossy()).collect();
         assert_eq!(got.join(" "), want);
     }

@@ -76,7 +76,7 @@ impl SimdLoop for Lz4Block<'_> {
                 pace();
                 mark = op.saturating_add(STRIDE);
             }
-            let sequence = Sequence::read(src, ip)?;
+            let sequence = Lz4Sequence::read(src, ip)?;
             op += sequence.copy(src, dictionary, dst, op, pace)?;
             ip = sequence.end;
             if sequence.matched.is_none() {
@@ -172,7 +172,7 @@ fn add(src: &[u8], at: &mut usize, length: &mut usize) -> Option<()> {
 }
 
 /// A sequence, parsed but not executed.
-struct Sequence {
+struct Lz4Sequence {
     /// Position of its literals.
     literals: Range<usize>,
     /// Length and distance of its match, and the position of the distance; `None` for the last sequence.
@@ -181,7 +181,7 @@ struct Sequence {
     end: usize,
 }
 
-impl Sequence {
+impl Lz4Sequence {
     /// Parses the sequence at `ip`.
     fn read(src: &[u8], mut ip: usize) -> Result<Self, DecodeError> {
         let cut = |at| DecodeError { why: CUT, at };

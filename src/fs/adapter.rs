@@ -15,7 +15,7 @@ use fuser::{
 };
 
 use super::activity::Activity;
-use super::directory::{Directory, To};
+use super::directory::{MirroredDir, To};
 use super::session::Session;
 use super::shared::{NAME_MAX, catch_panic};
 use super::xattrs::{answer_xattr, xattr_names_of_root};
@@ -32,7 +32,7 @@ pub(super) enum Mounted {
     /// One container.
     Container(Arc<Session>),
     /// The containers of a directory, and its other files.
-    Directory(Arc<Directory>),
+    Directory(Arc<MirroredDir>),
 }
 
 /// The file system of a mount.

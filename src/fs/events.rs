@@ -29,14 +29,14 @@ pub(super) struct Events {
 
 #[derive(Debug, Default)]
 struct Watched {
-    files: HashMap<i32, File>,
+    files: HashMap<i32, EventFile>,
     folder: Option<(i32, Arc<Folder>)>,
     /// Whether the event queue overflowed.
     lost: bool,
 }
 
 #[derive(Debug)]
-struct File {
+struct EventFile {
     source: Arc<Source>,
     renamed: bool,
     /// inotify has removed the watch: the file's last name was deleted, though it is still open here.
@@ -56,7 +56,7 @@ impl Events {
                 Ok(id) => {
                     // Changes before the start of the watch went unnoticed.
                     source.check().ok();
-                    events.lock().files.insert(id, File { source: source.clone(), renamed: false, ended: false });
+                    events.lock().files.insert(id, EventFile { source: source.clone(), renamed: false, ended: false });
                     let weak = Arc::downgrade(&events);
                     source.set_witness(move || weak.upgrade().map_or(Evidence::Written, |events| events.evidence(id)));
                 }

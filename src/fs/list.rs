@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::mountinfo::{self, Mount, MountTable};
+use super::mountinfo::{self, MountEntry, MountTable};
 use super::pinned::Pinned;
 use super::{daemon_id, stats, sys};
 use crate::error::os_message;
@@ -99,7 +99,7 @@ pub fn list(points: &[PathBuf]) -> Result<Listing, Failure> {
 }
 
 /// The mount on `point`: the last one, which covers the others.
-fn find(point: &Path, own: &[Mount], others: &[Mount]) -> Result<Mount, Failure> {
+fn find(point: &Path, own: &[MountEntry], others: &[MountEntry]) -> Result<MountEntry, Failure> {
     let path = Pinned::open(point).and_then(|root| root.path()).map_err(|e| Failure::system(point, &e))?;
     match own.iter().rfind(|m| m.point == path) {
         Some(mount) => Ok(mount.clone()),
@@ -150,7 +150,7 @@ impl Answer {
 }
 
 /// Asks the daemons of all `mounts`; `None` for one that does not answer in time.
-fn ask_all(mounts: &[Mount]) -> Vec<Option<Answer>> {
+fn ask_all(mounts: &[MountEntry]) -> Vec<Option<Answer>> {
     let asked: Vec<io::Result<Child>> = mounts.iter().map(ask_apart).collect();
     let end = Instant::now() + PATIENCE;
     let answer = |child: io::Result<Child>| match child {
@@ -174,7 +174,7 @@ fn read_until(child: Child, end: Instant) -> Option<Answer> {
 
 /// Starts a process that prints the [`answer`] of the daemon of `mount`. It may outlive this one, and so keeps neither
 /// its directory nor its files open.
-fn ask_apart(mount: &Mount) -> io::Result<Child> {
+fn ask_apart(mount: &MountEntry) -> io::Result<Child> {
     let mut child = sys::this_program();
     child.args(["list", "--ask", &mount.id.to_string()]).arg(&mount.point).current_dir("/");
     child.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()

@@ -98,7 +98,7 @@ pub(super) fn check_outside(point: &Point, served: &Path) -> Result<(), &'static
 }
 
 /// Only one mount of ours per directory.
-fn already(point: &Path, there: &mountinfo::Mount) -> Failure {
+fn already(point: &Path, there: &mountinfo::MountEntry) -> Failure {
     let (source, shown) = (Path::new(&there.source).display(), point.display());
     let advice = match there.owner_but_us() {
         Some(owner) => format!("that mount is of the user with the id {owner}: choose another directory"),
@@ -109,7 +109,7 @@ fn already(point: &Path, there: &mountinfo::Mount) -> Failure {
 
 /// Advice about a dead mount on `point`, which may be another program's. Its directory cannot be opened, so that it
 /// is found by its path.
-fn dead(point: &Path, mounts: &[mountinfo::Mount]) -> String {
+fn dead(point: &Path, mounts: &[mountinfo::MountEntry]) -> String {
     let (parent, name) = (point.parent().map(Path::canonicalize), point.file_name().unwrap_or_default());
     let path = match (parent, point.is_absolute()) {
         (Some(Ok(parent)), _) => parent.join(name),
@@ -251,7 +251,11 @@ impl Mount {
 
 /// The mount `id` of `mounts`, if it is one of ours that was not there `before`. The id alone is not enough: the kernel
 /// reuses the id of a removed mount first.
-fn new_mount(mounts: Vec<mountinfo::Mount>, before: &[mountinfo::Mount], id: u64) -> Option<mountinfo::Mount> {
+fn new_mount(
+    mounts: Vec<mountinfo::MountEntry>,
+    before: &[mountinfo::MountEntry],
+    id: u64,
+) -> Option<mountinfo::MountEntry> {
     mounts.into_iter().find(|m| m.id == id).filter(|m| m.kind == mountinfo::TYPE && !before.contains(m))
 }
 
@@ -356,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_new_mount_is_known_also_by_the_id_of_one_that_has_gone() {
-        let mount = |id, point: &str, kind: &str| mountinfo::Mount {
+        let mount = |id, point: &str, kind: &str| mountinfo::MountEntry {
             id,
             device: "0:50".into(),
             point: point.into(),

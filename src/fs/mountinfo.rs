@@ -19,7 +19,7 @@ pub(super) const TYPE: &str = "fuse.fzmfs";
 
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mount {
+pub(super) struct MountEntry {
     /// The kernel's mount id; reused once the mount is gone.
     pub(super) id: u64,
     /// `major:minor` of the file system.
@@ -34,7 +34,7 @@ pub(super) struct Mount {
     pub(super) owner: Option<u32>,
 }
 
-impl Mount {
+impl MountEntry {
     /// The user who mounted it, if that is neither root nor this user is.
     pub(super) fn owner_but_us(&self) -> Option<u32> {
         let (user, _) = sys::effective_ids();
@@ -59,7 +59,7 @@ impl MountTable {
     ///
     /// # Errors
     /// From read(2).
-    pub(super) fn read(&self) -> io::Result<Vec<Mount>> {
+    pub(super) fn read(&self) -> io::Result<Vec<MountEntry>> {
         let (mut file, mut text) = (&self.0, Vec::new());
         file.rewind()?;
         file.read_to_end(&mut text)?;
@@ -68,7 +68,7 @@ impl MountTable {
 }
 
 /// Parses a line: `36 35 98:0 /root /point rw,noatime master:1 - type source options`.
-fn parse(line: &[u8]) -> Option<Mount> {
+fn parse(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|&b| b == b' ');
     let mut text = || str::from_utf8(fields.next()?).ok();
     let (id, _parent) = (text()?.parse().ok()?, text()?);
@@ -81,7 +81,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let mut options = fields.next().unwrap_or_default().split(|&b| b == b',');
     let owner = options.find_map(|option| option.strip_prefix(b"user_id="));
     let owner = owner.and_then(|id| str::from_utf8(id).ok()?.parse().ok());
-    Some(Mount { id, device, point, kind, source, owner })
+    Some(MountEntry { id, device, point, kind, source, owner })
 }
 
 /// Decodes the octal escapes (`\040`) that the kernel uses for spaces, tabs, newlines and backslashes.
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn the_table_can_be_read_again() {
         let table = MountTable::open().unwrap();
-        let root = |mounts: Vec<Mount>| mounts.into_iter().rfind(|m| m.point == Path::new("/"));
+        let root = |mounts: Vec<MountEntry>| mounts.into_iter().rfind(|m| m.point == Path::new("/"));
         let first = root(table.read().unwrap());
         assert!(first.is_some());
         assert_eq!(first, root(table.read().unwrap()));

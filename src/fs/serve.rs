@@ -14,7 +14,7 @@ use fuser::{Notifier, SessionACL};
 
 use super::activity::Activity;
 use super::adapter::{Adapter, Mounted};
-use super::directory::Directory;
+use super::directory::MirroredDir;
 use super::faults::Faults;
 use super::held::{self, Holders};
 use super::idle::Idle;
@@ -163,7 +163,7 @@ fn directory_parts(request: &MountOptions, containers: Containers) -> Result<Par
     // Names cannot be chosen so that their inode numbers collide.
     let seed = RandomState::new().hash_one(0);
     let directory =
-        Directory::new(containers, request, cache, offload.clone(), activity.clone(), seed).map_err(refused)?;
+        MirroredDir::new(containers, request, cache, offload.clone(), activity.clone(), seed).map_err(refused)?;
     let (ended, ends) = sys::pipe().map_err(refused)?;
     let end = ended.try_clone().map_err(refused)?;
     let (waits, is_far) = directory.waits();

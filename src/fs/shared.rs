@@ -49,7 +49,7 @@ pub(super) const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 pub(super) const GENERATION: Generation = Generation(0);
 
 /// Returns which device has decoded so far.
-pub(super) type Decoder = Box<dyn Fn() -> String + Send + Sync>;
+pub(super) type DecodedBy = Box<dyn Fn() -> String + Send + Sync>;
 
 /// Replies with the attributes that were found.
 type AttrReply = Box<dyn FnOnce(&Shared, Result<Attr>) + Send>;
@@ -81,7 +81,7 @@ pub(super) struct Shared {
     pub(super) walks: Mutex<Walks>,
     /// Files that are likely to be opened next.
     pub(super) ready: Recent<Ino, Arc<OpenFile>>,
-    pub(super) decoder: Decoder,
+    pub(super) decoder: DecodedBy,
     /// Whether the kernel can map files that are read directly, so that some may be.
     pub(super) reads_directly: AtomicBool,
     /// The files that are read whole and have pages in the kernel.
@@ -104,7 +104,7 @@ impl Shared {
         watch: Arc<Watch>,
         attributes: AttrBuilder,
         holders: Holders,
-        decoder: Decoder,
+        decoder: DecodedBy,
     ) -> Self {
         let tree = Arc::new(tree);
         let faults = faults.named_by(&tree);

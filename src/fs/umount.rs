@@ -64,7 +64,7 @@ pub fn umount(mountpoint: &Path) -> Result<Unmounted, Failure> {
     };
     // A bind mount keeps the daemon running, so it is pointless to wait. It must have been there before: another file
     // system may get the device number of this one as soon as it is gone.
-    let is_bind = |other: &mountinfo::Mount| other.device == mount.device && mounts.contains(other);
+    let is_bind = |other: &mountinfo::MountEntry| other.device == mount.device && mounts.contains(other);
     if let Some(other) = table.read().into_iter().flatten().find(is_bind) {
         let other = other.point.display();
         return Err(fail(format!(
@@ -85,7 +85,7 @@ pub fn umount(mountpoint: &Path) -> Result<Unmounted, Failure> {
 ///
 /// # Errors
 /// From umount2(2) or fusermount3; `EBUSY` or a message if it is in use.
-pub(super) fn unmount(root: Pinned, mount: &mountinfo::Mount) -> io::Result<()> {
+pub(super) fn unmount(root: Pinned, mount: &mountinfo::MountEntry) -> io::Result<()> {
     let moved = || io::Error::other("it was moved meanwhile, or something else was mounted over it");
     let (Some(parent), Some(name)) = (mount.point.parent(), mount.point.file_name()) else { return Err(moved()) };
     let parent = Pinned::open(parent)?;
@@ -105,7 +105,7 @@ pub(super) fn is_busy(e: &io::Error) -> bool {
     e.raw_os_error() == Some(libc::EBUSY) || os_message(e).contains("busy")
 }
 
-fn describe(e: &io::Error, mountpoint: &Path, mount: &mountinfo::Mount) -> Failure {
+fn describe(e: &io::Error, mountpoint: &Path, mount: &mountinfo::MountEntry) -> Failure {
     if let Some(owner) = mount.owner_but_us() {
         let why = format!("the mount is of the user with the id {owner}: only that user and root may unmount it");
         return Failure::at(mountpoint, why);

@@ -16,21 +16,21 @@ use crate::owned::Owned;
 pub(crate) const PART: usize = 256 << 20;
 
 /// An array in a file of an archive.
-#[pyclass(frozen, module = "fzmfs._native")]
-pub(crate) struct Array {
+#[pyclass(frozen, name = "Array", module = "fzmfs._native")]
+pub(crate) struct NativeArray {
     owned: Owned<fzmfs::Array>,
     _archive: Arc<Opened>,
     source: String,
 }
 
-impl Array {
+impl NativeArray {
     pub(crate) fn new(array: fzmfs::Array, archive: Arc<Opened>, source: String) -> Self {
         Self { owned: Owned::new(array), _archive: archive, source }
     }
 }
 
 #[pymethods]
-impl Array {
+impl NativeArray {
     /// The element type, as NumPy writes it in `descr`.
     #[getter]
     fn descr(&self) -> PyResult<&str> {

@@ -11,7 +11,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
-use crate::array::{Array, PART, target, writable};
+use crate::array::{NativeArray, PART, target, writable};
 use crate::interrupt::detached;
 use crate::listing;
 use crate::opened::Opened;
@@ -45,13 +45,13 @@ pub(crate) fn list_directory(
 }
 
 /// An open container.
-#[pyclass(frozen, module = "fzmfs._native")]
-pub(crate) struct Archive {
+#[pyclass(frozen, name = "Archive", module = "fzmfs._native")]
+pub(crate) struct NativeArchive {
     archive: Arc<Opened>,
     source: String,
 }
 
-impl Archive {
+impl NativeArchive {
     fn run<T: Send>(
         &self,
         py: Python<'_>,
@@ -63,7 +63,7 @@ impl Archive {
 }
 
 #[pymethods]
-impl Archive {
+impl NativeArchive {
     /// Opens the container at `source`.
     #[new]
     #[pyo3(signature = (source, *, verify=None, cache=None, spill=None, threads=None, device=None, gpu_memory=None,
@@ -169,15 +169,15 @@ impl Archive {
     }
 
     /// Opens the file at `path`.
-    fn file(&self, py: Python<'_>, path: &str) -> PyResult<File> {
+    fn file(&self, py: Python<'_>, path: &str) -> PyResult<NativeFile> {
         let file = self.run(py, |archive| archive.file(path))?;
-        Ok(File { owned: Owned::new(file), _archive: self.archive.clone(), source: self.source.clone() })
+        Ok(NativeFile { owned: Owned::new(file), _archive: self.archive.clone(), source: self.source.clone() })
     }
 
     /// The array in the file at `path`; `None` if it has none.
-    fn array(&self, py: Python<'_>, path: &str) -> PyResult<Option<Array>> {
+    fn array(&self, py: Python<'_>, path: &str) -> PyResult<Option<NativeArray>> {
         let array = self.run(py, |archive| Ok(archive.file(path)?.array()))?;
-        Ok(array.map(|array| Array::new(array, self.archive.clone(), self.source.clone())))
+        Ok(array.map(|array| NativeArray::new(array, self.archive.clone(), self.source.clone())))
     }
 
     /// Waits for the checks in the background.
@@ -225,15 +225,15 @@ fn when(word: &str) -> PyResult<Verify> {
 }
 
 /// An open file of an archive.
-#[pyclass(frozen, module = "fzmfs._native")]
-pub(crate) struct File {
+#[pyclass(frozen, name = "File", module = "fzmfs._native")]
+pub(crate) struct NativeFile {
     owned: Owned<fzmfs::File>,
     _archive: Arc<Opened>,
     source: String,
 }
 
 #[pymethods]
-impl File {
+impl NativeFile {
     fn __len__(&self) -> PyResult<usize> {
         usize::try_from(self.owned.get()?.len())
             .map_err(|_| PyValueError::new_err("the file is too large for this machine"))

@@ -24,11 +24,11 @@ static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::array::Array;
+    use super::array::NativeArray;
     #[pymodule_export]
-    use super::container::Archive;
+    use super::container::NativeArchive;
     #[pymodule_export]
-    use super::container::File;
+    use super::container::NativeFile;
     #[pymodule_export]
     use super::container::list_directory;
     #[pymodule_export]

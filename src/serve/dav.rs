@@ -10,7 +10,7 @@ use hyper::StatusCode;
 
 use super::body::ReplyBody;
 use super::file::{content_type, http_date};
-use super::propfind::{Asked, DAV, Name};
+use super::propfind::{DAV, Name, PropfindRequest};
 use super::reply::{Reply, failed_at, refused, reply};
 use super::tree::{Resource, Served, ServedEntry, ServedTree};
 use super::url_path::{decoded, encoded};
@@ -42,7 +42,7 @@ enum DavEntry {
 /// A reply in the making.
 struct Multistatus<'a> {
     tree: &'a ServedTree,
-    asked: &'a Asked,
+    asked: &'a PropfindRequest,
     out: String,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn answer(
     (name, prefix): (&str, &str),
     sent: &str,
     with_entries: bool,
-    asked: &Asked,
+    asked: &PropfindRequest,
 ) -> Reply {
     let Some(path) = &decoded(sent) else {
         return refused(StatusCode::NOT_FOUND, "no entry can have this path");
@@ -137,13 +137,13 @@ impl Multistatus<'_> {
 
     fn properties(&mut self, found: &DavEntry) {
         let all = || KNOWN.iter().map(|local| Name { namespace: DAV.to_owned(), local: (*local).to_owned() }).collect();
-        let names: Vec<Name> = if let Asked::These(names) = self.asked { names.clone() } else { all() };
+        let names: Vec<Name> = if let PropfindRequest::These(names) = self.asked { names.clone() } else { all() };
         let (mut have, mut missing) = (String::new(), String::new());
         for name in &names {
             match value(name, found) {
-                Some(_) if *self.asked == Asked::Names => _ = write!(have, "<D:{}/>", name.local),
+                Some(_) if *self.asked == PropfindRequest::Names => _ = write!(have, "<D:{}/>", name.local),
                 Some(value) => _ = write!(have, "<D:{0}>{value}</D:{0}>", name.local),
-                None if !matches!(self.asked, Asked::These(_)) => {}
+                None if !matches!(self.asked, PropfindRequest::These(_)) => {}
                 None if name.namespace == DAV => _ = write!(missing, "<D:{}/>", name.local),
                 None => _ = write!(missing, "<{} xmlns=\"{}\"/>", name.local, markup(&name.namespace)),
             }

@@ -14,7 +14,7 @@ pub(super) const DAV: &str = "DAV:";
 
 /// Which properties are asked for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum PropfindRequest {
     /// All.
     All,
     /// The names of all.
@@ -40,9 +40,9 @@ pub(super) fn with_entries(headers: &HeaderMap) -> Option<bool> {
 }
 
 /// Parses the body of a request; `None` if it is not what RFC 4918 describes.
-pub(super) fn parse(body: &[u8]) -> Option<Asked> {
+pub(super) fn parse(body: &[u8]) -> Option<PropfindRequest> {
     if body.iter().all(u8::is_ascii_whitespace) {
-        return Some(Asked::All);
+        return Some(PropfindRequest::All);
     }
     let mut reader = NsReader::from_reader(body);
     // The names of the elements that are open.
@@ -69,15 +69,15 @@ pub(super) fn parse(body: &[u8]) -> Option<Asked> {
 }
 
 /// Notes the element `name` inside those that are `open`.
-fn note(open: &[Name], name: &Name, asked: &mut Option<Asked>) -> Option<()> {
+fn note(open: &[Name], name: &Name, asked: &mut Option<PropfindRequest>) -> Option<()> {
     let is_dav = |name: &Name, local: &str| name.namespace == DAV && name.local == local;
     match open {
         [] => return is_dav(name, "propfind").then_some(()),
-        [_] if is_dav(name, "allprop") => *asked = Some(Asked::All),
-        [_] if is_dav(name, "propname") => *asked = Some(Asked::Names),
-        [_] if is_dav(name, "prop") => *asked = Some(Asked::These(Vec::new())),
+        [_] if is_dav(name, "allprop") => *asked = Some(PropfindRequest::All),
+        [_] if is_dav(name, "propname") => *asked = Some(PropfindRequest::Names),
+        [_] if is_dav(name, "prop") => *asked = Some(PropfindRequest::These(Vec::new())),
         [_, prop] if is_dav(prop, "prop") => {
-            if let Some(Asked::These(names)) = asked {
+            if let Some(PropfindRequest::These(names)) = asked {
                 names.push(name.clone());
                 return (names.len() <= PROPERTIES).then_some(());
             }
@@ -111,14 +111,14 @@ mod tests {
     fn a_request_names_properties_or_all() {
         let these = |names: &[(&str, &str)]| {
             let name = |&(namespace, local): &(&str, &str)| Name { namespace: namespace.into(), local: local.into() };
-            Some(Asked::These(names.iter().map(name).collect()))
+            Some(PropfindRequest::These(names.iter().map(name).collect()))
         };
         for (body, want) in [
-            ("", Some(Asked::All)),
-            (" \r\n", Some(Asked::All)),
-            ("<?xml version='1.0'?><D:propfind xmlns:D='DAV:'><D:allprop/></D:propfind>", Some(Asked::All)),
-            ("<propfind xmlns='DAV:'><propname/></propfind>", Some(Asked::Names)),
-            ("<propfind xmlns='DAV:'><allprop/><include><x/></include></propfind>", Some(Asked::All)),
+            ("", Some(PropfindRequest::All)),
+            (" \r\n", Some(PropfindRequest::All)),
+            ("<?xml version='1.0'?><D:propfind xmlns:D='DAV:'><D:allprop/></D:propfind>", Some(PropfindRequest::All)),
+            ("<propfind xmlns='DAV:'><propname/></propfind>", Some(PropfindRequest::Names)),
+            ("<propfind xmlns='DAV:'><allprop/><include><x/></include></propfind>", Some(PropfindRequest::All)),
             (
                 "<propfind xmlns='DAV:'><prop><getetag/><a:b xmlns:a='urn:c'>t</a:b><d xmlns=''/></prop></propfind>",
                 these(&[(DAV, "getetag"), ("urn:c", "b"), ("", "d")]),

@@ -27,10 +27,10 @@ const LINKS: usize = 16;
 
 /// The tree that is served.
 #[derive(Debug)]
-pub struct ServedTree(Root);
+pub struct ServedTree(ServedRoot);
 
 #[derive(Debug)]
-enum Root {
+enum ServedRoot {
     One(Archive),
     Many(Box<Directory>, OpenArchives),
 }
@@ -120,12 +120,12 @@ impl Served {
 impl ServedTree {
     /// The tree of one container.
     pub fn one(archive: Archive) -> Self {
-        Self(Root::One(archive))
+        Self(ServedRoot::One(archive))
     }
 
     /// The tree of a directory of containers.
     pub fn many(directory: Directory) -> Self {
-        Self(Root::Many(Box::new(directory), Recent::new(OPEN)))
+        Self(ServedRoot::Many(Box::new(directory), Recent::new(OPEN)))
     }
 
     /// The time of modification of the entry at `path`, in seconds since 1970: of one of a container, that of the container.
@@ -134,16 +134,16 @@ impl ServedTree {
     /// As [`ServedTree::resolve`]; finds no fault inside of a container.
     pub(super) fn mtime(&self, path: &str) -> Result<i64> {
         match &self.0 {
-            Root::One(archive) => Ok(mtime(archive)),
-            Root::Many(directory, _) => Ok(followed(directory, path)?.seen.mtime.0),
+            ServedRoot::One(archive) => Ok(mtime(archive)),
+            ServedRoot::Many(directory, _) => Ok(followed(directory, path)?.seen.mtime.0),
         }
     }
 
     /// Figures of the cache and of decoding.
     pub(super) fn figures(&self) -> [Figure; 9] {
         let cache = match &self.0 {
-            Root::One(archive) => archive.cache(),
-            Root::Many(directory, _) => directory.cache(),
+            ServedRoot::One(archive) => archive.cache(),
+            ServedRoot::Many(directory, _) => directory.cache(),
         };
         let stats = cache.stats();
         let figure = |grows| move |name, value, what| Figure { name, grows, value, what };
@@ -164,7 +164,7 @@ impl ServedTree {
     /// Whether `path` still leads to the version that `file` is of.
     pub(super) fn is_same(&self, path: &str, file: &Served) -> bool {
         match (&self.0, &file.seen) {
-            (Root::Many(directory, _), Some(seen)) => {
+            (ServedRoot::Many(directory, _), Some(seen)) => {
                 followed(directory, path).is_ok_and(|node| node.seen.version() == seen.version())
             }
             _ => file.read(0, &mut []).is_ok(),
@@ -177,8 +177,8 @@ impl ServedTree {
     /// [`Kind::NotFound`]; otherwise the entry is broken.
     pub(super) fn resolve(&self, path: &str) -> Result<Resource> {
         match &self.0 {
-            Root::One(archive) => entry(archive, path, path),
-            Root::Many(directory, open) => below(directory, open, path),
+            ServedRoot::One(archive) => entry(archive, path, path),
+            ServedRoot::Many(directory, open) => below(directory, open, path),
         }
     }
 }

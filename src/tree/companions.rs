@@ -3,7 +3,7 @@
 
 use crate::account::Account;
 use crate::format::{Content, Entry, File, Node};
-use crate::view::nrrd::{self, Elements};
+use crate::view::nrrd::{self, NrrdElements};
 use crate::view::{self, meta_image, preview};
 
 /// The headers beside `<stem>.raw`, with their suffixes; none unless `file` is a principal array that they can
@@ -13,7 +13,7 @@ pub(super) fn headers(file: &File, stem: &str) -> Vec<(&'static str, File)> {
     let space = file.space.as_ref().filter(|space| space.spacing.len() == array.shape.len());
     let (raw, npy) = (format!("{stem}.raw"), format!("{stem}.npy"));
     let is_padded = view::known_len(&file.content) != array.byte_len();
-    let elements = if is_padded { Elements::AtEnd(&npy) } else { Elements::All(&raw) };
+    let elements = if is_padded { NrrdElements::AtEnd(&npy) } else { NrrdElements::All(&raw) };
     let headers = [(".nhdr", nrrd::header(array, space, elements)), (".mhd", meta_image::header(array, space, &raw))];
     let file = |text: String| File::new(Content::bytes(text.into_bytes()));
     headers.into_iter().filter_map(|(suffix, text)| Some((suffix, file(text?)))).collect()

@@ -9,7 +9,7 @@ use crate::format::{Attrs, Directory, Entry, IndexedDir, Subdirs};
 use super::numbered::Level;
 
 /// A directory.
-pub(super) struct Dir {
+pub(super) struct TreeDir {
     pub(super) source: DirSource,
     /// Depth below the root.
     pub(super) depth: u32,
@@ -36,7 +36,7 @@ pub(super) struct Group {
     pub(super) format: Option<Arc<dyn Directory>>,
 }
 
-impl Dir {
+impl TreeDir {
     pub(super) fn new(source: DirSource, depth: u32) -> Self {
         Self { source, depth }
     }
@@ -65,7 +65,7 @@ impl Dir {
     }
 }
 
-impl fmt::Debug for Dir {
+impl fmt::Debug for TreeDir {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let source = match &self.source {
             DirSource::Entries(_) => "entries",
@@ -73,6 +73,6 @@ impl fmt::Debug for Dir {
             DirSource::Group(_) => "entries with a common first component",
             DirSource::Numbered(_) => "numbered entries",
         };
-        write!(f, "Dir of {source}, depth {}", self.depth)
+        write!(f, "TreeDir of {source}, depth {}", self.depth)
     }
 }

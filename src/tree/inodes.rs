@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::error::{Error, Result};
 
 use super::children::{Children, InodeRange};
-use super::dir::{Dir, DirSource};
+use super::dir::{DirSource, TreeDir};
 use super::items::Items;
 use super::kept::KeptListings;
 use super::list::list;
@@ -17,7 +17,7 @@ use super::{Ino, ROOT, Tree, missing, system};
 /// Meaning of an inode number.
 pub(super) enum Inode {
     /// A directory: the root, or a child.
-    Dir(Arc<Dir>),
+    Dir(Arc<TreeDir>),
     /// A directory made of items of its parent.
     Items(Items),
     /// A file or link, as a child index of its directory.
@@ -116,7 +116,7 @@ pub(super) fn child(block: Arc<InodeRange>, index: u64) -> Result<Inode> {
         Children::Numbered(level) => {
             return Ok(match level.below(index) {
                 // The depth only matters for names with `/`.
-                Some(level) => Inode::Dir(Arc::new(Dir::new(DirSource::Numbered(level), 0))),
+                Some(level) => Inode::Dir(Arc::new(TreeDir::new(DirSource::Numbered(level), 0))),
                 None => Inode::Child(block, index),
             });
         }
@@ -126,7 +126,7 @@ pub(super) fn child(block: Arc<InodeRange>, index: u64) -> Result<Inode> {
     Ok(match listing.dir(index)? {
         None => Inode::Child(block, index),
         Some(SubDir::Kept(dir)) => Inode::Dir(dir),
-        Some(SubDir::Lazy(dir)) => Inode::Dir(Arc::new(Dir::new(DirSource::Entries(dir), depth))),
+        Some(SubDir::Lazy(dir)) => Inode::Dir(Arc::new(TreeDir::new(DirSource::Entries(dir), depth))),
         Some(SubDir::Group(first)) => Inode::Items(Items { parent: block, first }),
     })
 }

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::platform;
 
 use super::children::Children;
-use super::dir::{Dir, DirSource};
+use super::dir::{DirSource, TreeDir};
 use super::listing_builder::ListingBuilder;
 use super::numbered::Level;
 
@@ -23,7 +23,7 @@ const MANY: u64 = 10_000;
 ///
 /// # Errors
 /// As [`Directory::entries`](crate::format::Directory::entries); the next access lists it again.
-pub(super) fn list(dir: &Dir, stem: &[u8], account: &Account) -> Result<(Children, bool)> {
+pub(super) fn list(dir: &TreeDir, stem: &[u8], account: &Account) -> Result<(Children, bool)> {
     Ok(match &dir.source {
         DirSource::Entries(entries) => {
             if let Some(files) = entries.numbered()? {

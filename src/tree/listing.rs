@@ -17,7 +17,7 @@ use crate::view;
 
 use super::attr;
 use super::child::{Chain, Child, NONE, What};
-use super::dir::Dir;
+use super::dir::TreeDir;
 use super::names::safe_target;
 use super::root::InnerRoot;
 
@@ -49,13 +49,13 @@ pub(super) enum Object {
     /// The target of a symbolic link.
     Link(Box<str>),
     /// A directory.
-    Dir(Arc<Dir>),
+    Dir(Arc<TreeDir>),
 }
 
 /// A directory among the children.
 pub(super) enum SubDir {
     /// It is an object.
-    Kept(Arc<Dir>),
+    Kept(Arc<TreeDir>),
     /// It was created for this access.
     Lazy(Arc<dyn Directory>),
     /// It is made from the items of the chain that starts at this link.

@@ -19,7 +19,7 @@ use crate::view;
 
 use super::child::{Chain, Child, NONE, What};
 use super::companions;
-use super::dir::{Dir, DirSource, Group};
+use super::dir::{DirSource, Group, TreeDir};
 use super::listing::{Listing, Object};
 use super::names::safe;
 use super::root::InnerRoot;
@@ -234,7 +234,7 @@ impl<'a> ListingBuilder<'a> {
     /// Adds a child with a name that is free; returns the bytes that it occupies in the container.
     fn child(&mut self, name: &str, node: Node) -> Result<u64> {
         let depth = self.listing.depth + 1;
-        let dir = |source| Object::Dir(Arc::new(Dir::new(source, depth)));
+        let dir = |source| Object::Dir(Arc::new(TreeDir::new(source, depth)));
         let mut stored = 0;
         let object = match node {
             Node::LazyFile(file) => {
@@ -268,7 +268,7 @@ impl<'a> ListingBuilder<'a> {
         for (index, mut entries) in self.entries {
             entries.shrink_to_fit();
             let source = DirSource::Group(Group { entries: Mutex::new(entries), format: listing.format.clone() });
-            let what = listing.object(Object::Dir(Arc::new(Dir::new(source, listing.depth + 1))));
+            let what = listing.object(Object::Dir(Arc::new(TreeDir::new(source, listing.depth + 1))));
             if let Some(child) = listing.get(index) {
                 listing.set(index, Child { what, ..child })?;
             }

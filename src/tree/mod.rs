@@ -45,7 +45,7 @@ use crate::platform::os_error;
 use crate::recent::Recent;
 
 use children::{Children, InodeRange};
-use dir::{Dir, DirSource};
+use dir::{DirSource, TreeDir};
 use inodes::Inode;
 use kept::KeptListings;
 use ranges::{LARGEST, Ranges};
@@ -63,7 +63,7 @@ pub struct Tree {
     /// The container's file name without its last extension; empty if it has no extension.
     stem: Vec<u8>,
     mtime: (i64, i64),
-    root: Arc<Dir>,
+    root: Arc<TreeDir>,
     /// Charged for listings and inode numbers.
     account: Account,
     ranges: RwLock<Ranges>,
@@ -174,7 +174,7 @@ impl Tree {
             Some(inner) => Arc::new(InnerRoot::new(inner, account)),
             None => Arc::new(Root::new(&container, account)),
         };
-        let root = Dir::new(DirSource::Entries(root), 0);
+        let root = TreeDir::new(DirSource::Entries(root), 0);
         Ok(Self {
             container,
             stem,

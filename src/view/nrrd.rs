@@ -13,7 +13,7 @@ pub(super) const RANK: usize = 4;
 
 /// Where the elements of an array are, in the same directory as its header.
 #[derive(Debug, Clone, Copy)]
-pub enum Elements<'a> {
+pub enum NrrdElements<'a> {
     /// They are all of this file.
     All(&'a str),
     /// They are at the end of this file. Of a file with more bytes after them, programs disagree on where they begin.
@@ -21,7 +21,7 @@ pub enum Elements<'a> {
 }
 
 /// The header of `array`. `None` if the format has no such array.
-pub fn header(array: &Array, space: Option<&Space>, elements: Elements<'_>) -> Option<String> {
+pub fn header(array: &Array, space: Option<&Space>, elements: NrrdElements<'_>) -> Option<String> {
     let number = Number::of(&array.descr)?;
     let kind = match (number.kind, number.width) {
         (NumberKind::Int, 1) => "int8",
@@ -46,8 +46,8 @@ pub fn header(array: &Array, space: Option<&Space>, elements: Elements<'_>) -> O
     };
     let _ = writeln!(text, "endian: {}", if number.is_big_endian { "big" } else { "little" });
     let (skip, data) = match elements {
-        Elements::All(data) => ("", data),
-        Elements::AtEnd(data) => ("byte skip: -1\n", data),
+        NrrdElements::All(data) => ("", data),
+        NrrdElements::AtEnd(data) => ("byte skip: -1\n", data),
     };
     let _ = write!(text, "encoding: raw\n{skip}data file: {data}\n");
     Some(text)
@@ -125,16 +125,16 @@ mod tests {
         let want = "NRRD0004\ntype: int16\ndimension: 3\nsizes: 4 3 2\nspacings: 1 1 1\nendian: big\nencoding: raw\n\
                     data file: data.raw\n";
         let header = |elements| header(&array("'>i2'", &[2, 3, 4]), None, elements).unwrap();
-        assert_eq!(header(Elements::All("data.raw")), want);
+        assert_eq!(header(NrrdElements::All("data.raw")), want);
         let want = want.replace("data file: data.raw", "byte skip: -1\ndata file: data.npy");
-        assert_eq!(header(Elements::AtEnd("data.npy")), want);
+        assert_eq!(header(NrrdElements::AtEnd("data.npy")), want);
     }
 
     #[test]
     fn a_header_says_where_the_elements_are() {
         let units = ["mm", "um", "um"].map(str::to_owned).to_vec();
         let space = Space::new(vec![2.5, 1.0, 1e-7], Some(vec![-1.0, 0.0, 3.5]), units);
-        let text = header(&array("'<f4'", &[2, 3, 4]), space.as_ref(), Elements::All("data.raw")).unwrap();
+        let text = header(&array("'<f4'", &[2, 3, 4]), space.as_ref(), NrrdElements::All("data.raw")).unwrap();
         let want = "spacings: 0.0000001 1 2.5\naxis mins: 3.5 0 -1\ncenterings: node node node\nunits: \"um\" \"um\" \"mm\"\nendian";
         assert!(text.contains(want), "{text}");
     }
@@ -143,7 +143,7 @@ mod tests {
     fn dimensions_that_are_not_along_the_axes_have_vectors() {
         let mut space = Space::new(vec![2.0, 0.5], Some(vec![5.0, 6.0]), vec!["mm".into(), "mm".into()]).unwrap();
         space.direction = Some(vec![vec![0.0, 1.0], vec![-1.0, 0.0]]);
-        let text = header(&array("'<f4'", &[2, 3]), Some(&space), Elements::All("data.raw")).unwrap();
+        let text = header(&array("'<f4'", &[2, 3]), Some(&space), NrrdElements::All("data.raw")).unwrap();
         let want =
             "space dimension: 2\nspace directions: (0,0.5) (-2,0)\nspace origin: (6,5)\nspace units: \"mm\" \"mm\"\n";
         assert!(text.contains(want) && !text.contains("spacings") && !text.contains("axis mins"), "{text}");
@@ -163,7 +163,7 @@ mod tests {
             ("'<f4'", &[2, 0]),
             ("'<f4'", &[1, 1, 1, 1, 1]),
         ] {
-            assert_eq!(header(&array(descr, shape), None, Elements::All("data.raw")), None, "{descr} {shape:?}");
+            assert_eq!(header(&array(descr, shape), None, NrrdElements::All("data.raw")), None, "{descr} {shape:?}");
         }
     }
 }

@@ -338,7 +338,7 @@ fn faults(file: &str, source: &str, formats: &BTreeSet<String>) -> Vec<String> {
 }
 
 /// All `.rs` files below `folder`, sorted.
-fn sources(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut out = Vec::new();
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         let path = entry.path();
@@ -353,7 +353,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The lines of a source before its module of tests.
-fn without_tests(source: &str) -> String {
+pub(crate) fn without_tests(source: &str) -> String {
     let lines: Vec<&str> = source.lines().collect();
     // An attribute may stand between the two lines.
     let is_start = |at: &usize| {

@@ -38,7 +38,7 @@ pub(in crate::cli) fn normalised(argv: Vec<OsString>) -> Vec<OsString> {
 }
 
 /// The commands, and all options that take a value.
-fn words(program: &clap::Command) -> invocation::Words {
+fn words(program: &clap::Command) -> invocation::InvocationWords {
     let commands = program.get_subcommands().map(|command| command.get_name().to_owned()).collect();
     let args = program.get_subcommands().flat_map(clap::Command::get_arguments).chain(program.get_arguments());
     let valued = args.filter(|arg| arg.get_action().takes_values() && !arg.is_positional()).flat_map(|arg| {
@@ -46,7 +46,7 @@ fn words(program: &clap::Command) -> invocation::Words {
         let short = arg.get_short().map(|short| format!("-{short}"));
         long.map(|long| format!("--{long}")).chain(short).collect::<Vec<_>>()
     });
-    invocation::Words { commands, valued: valued.collect() }
+    invocation::InvocationWords { commands, valued: valued.collect() }
 }
 
 #[cfg(feature = "fuse")]

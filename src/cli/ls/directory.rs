@@ -18,7 +18,7 @@ use crate::platform::{FileType, OsStrExt, slashed};
 pub(super) fn run(directory: &Directory, args: &args::Ls, out: &mut dyn Write, to_terminal: bool) -> Outcome {
     let refused = |e| Failure::of(&args.file, &e);
     let top = directory.find(&args.path).map_err(refused)?;
-    let mut listing = Listing { directory, args, out, to_terminal, failed: false };
+    let mut listing = DirListing { directory, args, out, to_terminal, failed: false };
     match &top.kind {
         NodeKind::Container(inner) => listing.container(&top, inner, directory.open_container(&top))?,
         NodeKind::File | NodeKind::Other => listing.line(&top, true)?,
@@ -38,7 +38,7 @@ pub(super) fn run(directory: &Directory, args: &args::Ls, out: &mut dyn Write, t
     if listing.failed { Err(Failure::reported()) } else { Ok(()) }
 }
 
-struct Listing<'a> {
+struct DirListing<'a> {
     directory: &'a Directory,
     args: &'a args::Ls,
     out: &'a mut dyn Write,
@@ -46,7 +46,7 @@ struct Listing<'a> {
     failed: bool,
 }
 
-impl Listing<'_> {
+impl DirListing<'_> {
     fn report(&mut self, failure: &Failure) {
         report::report(failure);
         self.failed = true;

@@ -47,7 +47,7 @@ pub(super) fn print(
     // The tree is listed twice, so that nothing is printed if that fails, and so that sizes align: a list of all paths
     // would take much memory.
     let whole = args.recursive || top.kind != Kind::Dir;
-    let mut sizes = Sizes { archive, args, width: 1, failed: HashSet::new() };
+    let mut sizes = PrintedSizes { archive, args, width: 1, failed: HashSet::new() };
     let mut later = Vec::new();
     for entry in top.sorted(tree, args.recursive) {
         let entry = entry.map_err(refused)?;
@@ -98,7 +98,7 @@ fn mode(kind: Kind, recorded: Option<u16>) -> impl Iterator<Item = char> {
 }
 
 /// The sizes of entries as they are printed.
-struct Sizes<'a> {
+struct PrintedSizes<'a> {
     archive: &'a Archive,
     args: &'a args::Ls,
     /// Width of the longest.
@@ -107,7 +107,7 @@ struct Sizes<'a> {
     failed: HashSet<Ino>,
 }
 
-impl Sizes<'_> {
+impl PrintedSizes<'_> {
     /// Makes room for `size`.
     fn fit(&mut self, size: u64) {
         self.width = self.width.max(size.checked_ilog10().map_or(1, |log| log as usize + 1));

@@ -7,7 +7,7 @@ use crate::account::{Account, Buffer};
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 
-use super::entropy::Sequence;
+use super::entropy::ZstdSequence;
 use super::header::{BlockKind, MAX_BLOCK, ZstdBlockHeader};
 use crate::codec::lz_writer::LzWriter;
 use crate::codec::simd_dispatch::{self, SimdLoop, SimdOps};
@@ -21,12 +21,12 @@ const HISTORY: &str = "history of a decoder";
 const FEW: &str = "needs more literals than there are";
 
 /// The sequences of a block, in order.
-pub(super) trait Stream {
+pub(super) trait SequenceStream {
     /// Calls `run` for each sequence until it returns false; returns the sequence at which it did.
     ///
     /// # Errors
     /// Fails if the stream is malformed.
-    fn each(self, run: impl FnMut(Sequence) -> bool) -> Result<Option<Sequence>>;
+    fn each(self, run: impl FnMut(ZstdSequence) -> bool) -> Result<Option<ZstdSequence>>;
 }
 
 /// The last content of a frame.
@@ -173,7 +173,7 @@ impl Window {
     ///
     /// # Errors
     /// Fails if a sequence is malformed, or the block is too large. The window is unusable afterwards.
-    pub(super) fn execute(&mut self, literals: &mut Vec<u8>, sequences: Option<impl Stream>) -> Result<()> {
+    pub(super) fn execute(&mut self, literals: &mut Vec<u8>, sequences: Option<impl SequenceStream>) -> Result<()> {
         let count = literals.len();
         // Copies read whole vectors past the end.
         literals.resize(count + ROOM, 0);
@@ -208,7 +208,7 @@ struct Execution<'a, S> {
     window: usize,
 }
 
-impl<S: Stream> SimdLoop for Execution<'_, S> {
+impl<S: SequenceStream> SimdLoop for Execution<'_, S> {
     /// The end of the output and the number of literals used; both may slightly exceed the valid range.
     type Output = Result<(usize, usize)>;
 
@@ -217,21 +217,23 @@ impl<S: Stream> SimdLoop for Execution<'_, S> {
     fn run(self, vectors: impl SimdOps) -> Self::Output {
         let Self { sequences, mut writer, window } = self;
         let refused = sequences.each(|s| {
-            let Sequence { literals, matched, offset } = s;
+            let ZstdSequence { literals, matched, offset } = s;
             offset <= window
                 && (writer.short::<16>(vectors, literals, matched, offset)
                     || writer.long(vectors, literals, matched, offset))
         })?;
         match refused {
             None => Ok((writer.pos(), writer.taken())),
-            Some(Sequence { literals, offset, .. }) => Err(if offset > window.min(writer.pos() + literals as usize) {
-                Error::corrupt(format!("offset {offset} is before the window"), "sequence")
-            } else {
-                Error::corrupt(
-                    "needs more literals than there are, or decodes to more than the maximum block size",
-                    "sequence",
-                )
-            }),
+            Some(ZstdSequence { literals, offset, .. }) => {
+                Err(if offset > window.min(writer.pos() + literals as usize) {
+                    Error::corrupt(format!("offset {offset} is before the window"), "sequence")
+                } else {
+                    Error::corrupt(
+                        "needs more literals than there are, or decodes to more than the maximum block size",
+                        "sequence",
+                    )
+                })
+            }
         }
     }
 }

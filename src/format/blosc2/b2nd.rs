@@ -19,7 +19,7 @@ const DIMS: u8 = 16;
 
 /// Geometry of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Array {
+pub(super) struct Geometry {
     /// Items per dimension, slowest first.
     pub(super) shape: Vec<u64>,
     pub(super) chunk: Vec<u32>,
@@ -28,7 +28,7 @@ pub(super) struct Array {
     pub(super) dtype: Option<String>,
 }
 
-impl Array {
+impl Geometry {
     /// Parses the value, at `at`, of a metalayer named `b2nd` or `caterva`.
     pub(super) fn parse(bytes: &[u8], at: FileOffset) -> Result<Self> {
         let mut cur = Cursor::new(bytes, at);
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_worked_example_of_the_reference() {
-        let array = Array::parse(&example(), FileOffset(0)).unwrap();
+        let array = Geometry::parse(&example(), FileOffset(0)).unwrap();
         assert_eq!((&*array.shape, &*array.chunk, &*array.block), (&[2, 3][..], &[2, 2][..], &[1, 2][..]));
         assert_eq!(array.descr(2).descr, "'<i2'");
         assert_eq!(array.descr(4).descr, "'|V4'");
@@ -184,7 +184,7 @@ mod tests {
         assert!(array.check(2, 8, 3, FileOffset(0)).is_err());
         assert!(array.check(2, 16, 2, FileOffset(0)).is_err());
         for len in 0..example().len() {
-            assert!(Array::parse(&example()[..len], FileOffset(0)).is_err(), "{len}");
+            assert!(Geometry::parse(&example()[..len], FileOffset(0)).is_err(), "{len}");
         }
     }
 
@@ -193,11 +193,11 @@ mod tests {
         let mut caterva = example();
         caterva[0] = 0x95;
         caterva.truncate(caterva.len() - 9);
-        assert_eq!(Array::parse(&caterva, FileOffset(0)).unwrap().dtype, None);
+        assert_eq!(Geometry::parse(&caterva, FileOffset(0)).unwrap().dtype, None);
         let mut early = example();
         early[0] = 0x96;
         early.remove(early.len() - 9);
-        assert_eq!(Array::parse(&early, FileOffset(0)).unwrap().dtype.as_deref(), Some("<i2"));
+        assert_eq!(Geometry::parse(&early, FileOffset(0)).unwrap().dtype.as_deref(), Some("<i2"));
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
         for &(i, byte, want) in rows {
             let mut bytes = example();
             bytes[i] = byte;
-            assert_eq!(Array::parse(&bytes, FileOffset(0x40)).unwrap_err().to_string(), want);
+            assert_eq!(Geometry::parse(&bytes, FileOffset(0x40)).unwrap_err().to_string(), want);
         }
     }
 
@@ -226,12 +226,12 @@ mod tests {
         {
             let mut bytes = example();
             bytes[i] = byte;
-            let error = Array::parse(&bytes, FileOffset(0x40)).unwrap_err();
+            let error = Geometry::parse(&bytes, FileOffset(0x40)).unwrap_err();
             assert!(error.is_unknown() && error.to_string().starts_with(part), "{error}");
         }
         // An element type of another format than NumPy's: the items are opaque.
         let mut bytes = example();
         bytes[44] = 1;
-        assert_eq!(Array::parse(&bytes, FileOffset(0)).unwrap().descr(2).descr, "'|V2'");
+        assert_eq!(Geometry::parse(&bytes, FileOffset(0)).unwrap().descr(2).descr, "'|V2'");
     }
 }

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 
 use super::codec::{Algorithm, ChunkDictionary, Contexts};
 use super::decode_buffers::{DecodeBuffers, sized};
-use super::filter::Pipeline;
+use super::filter::FilterPipeline;
 use super::header::{ChunkHeader, ChunkKind};
 use super::stored_chunk::StoredChunk;
 
@@ -25,7 +25,7 @@ pub(super) struct BlockDecoder {
     /// The codec. An error is reported only if a stream needs it: raw streams do not.
     pub(super) algorithm: Result<Algorithm>,
     pub(super) dictionary: Option<ChunkDictionary>,
-    pub(super) pipeline: Pipeline,
+    pub(super) pipeline: FilterPipeline,
 }
 
 /// One stream of a block.

@@ -21,7 +21,7 @@ use super::block::BlockDecoder;
 use super::block_offsets::BlockOffsets;
 use super::codec::{Algorithm, ChunkDictionary, Contexts};
 use super::decode_buffers::{DecodeBuffers, sized};
-use super::filter::Pipeline;
+use super::filter::FilterPipeline;
 use super::header::{ChunkHeader, ChunkKind};
 use super::item_spec::ItemSpec;
 use super::memory::{Active, ChunkKey, ContainerMemory, INDEX};
@@ -88,7 +88,7 @@ impl ChunkBlocks {
             }
             _ => None,
         };
-        let pipeline = Pipeline::new(header, item).map_err(|e| e.at(stored.at(0)))?;
+        let pipeline = FilterPipeline::new(header, item).map_err(|e| e.at(stored.at(0)))?;
         Ok(Self {
             decoder: BlockDecoder { header: header.clone(), algorithm, dictionary, pipeline },
             stored: stored.clone(),

@@ -28,7 +28,7 @@ pub(super) struct DecodedFrame {
     /// Item size in bytes.
     pub(super) typesize: u32,
     /// An error if its geometry is unknown.
-    pub(super) array: Result<Option<b2nd::Array>>,
+    pub(super) array: Result<Option<b2nd::Geometry>>,
     /// Bytes that the chunks take in the file.
     pub(super) stored: u64,
     gate: Option<ChecksumGate>,
@@ -41,7 +41,7 @@ impl DecodedFrame {
     pub(super) fn new(
         chunks: Arc<ChunkIndex>,
         typesize: u32,
-        array: Result<Option<b2nd::Array>>,
+        array: Result<Option<b2nd::Geometry>>,
         stored: u64,
         gate: Option<ChecksumGate>,
     ) -> Self {

@@ -17,7 +17,7 @@ use super::registry;
 
 /// The inverse steps of a pipeline, in the order of decoding.
 #[derive(Debug, Default)]
-pub(super) struct Pipeline {
+pub(super) struct FilterPipeline {
     steps: Vec<FilterStep>,
 }
 
@@ -42,7 +42,7 @@ enum FilterStep {
     NdCells(NdCells),
 }
 
-impl Pipeline {
+impl FilterPipeline {
     /// The pipeline described by `header`.
     pub(super) fn new(header: &ChunkHeader, item: &ItemSpec) -> Result<Self> {
         let mut steps = Vec::new();

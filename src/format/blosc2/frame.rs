@@ -52,7 +52,7 @@ pub(super) struct Frame {
     pub(super) vlmetalayers: Result<Vec<Metalayer>>,
     pub(super) fingerprint: Fingerprint,
     /// An error if its geometry is unknown: then only the chunks by themselves can be decoded.
-    pub(super) array: Result<Option<b2nd::Array>>,
+    pub(super) array: Result<Option<b2nd::Geometry>>,
     pub(super) chunks: Arc<ChunkIndex>,
     /// The checksum to verify before bytes are served; only a frame in an archive has one.
     pub(super) gate: Option<ChecksumGate>,
@@ -253,7 +253,7 @@ impl Frame {
         let named = |name: &[u8]| metalayers.iter().find(|m| m.name == name);
         if let Some(layer) = named(b"b2nd").or_else(|| named(b"caterva")) {
             let bytes = source.get(layer.at, layer.len.min(MAX_B2ND), "b2nd")?;
-            array = or_unknown(b2nd::Array::parse(&bytes, layer.at))?.map(|array| Some((layer.at, array)));
+            array = or_unknown(b2nd::Geometry::parse(&bytes, layer.at))?.map(|array| Some((layer.at, array)));
         }
         let blockshape = match &array {
             Ok(array) => Ok(array.as_ref().map(|(_, array)| array.block.clone())),

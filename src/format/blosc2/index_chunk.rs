@@ -36,15 +36,15 @@ pub(super) struct IndexChunk {
 }
 
 /// Decoded entries, and their charge.
-type Window = Once<(Vec<u8>, Charge)>;
+type EntryWindow = Once<(Vec<u8>, Charge)>;
 
 /// The window that was requested last, with its number.
 #[derive(Debug, Default)]
-struct LastWindow(Mutex<Option<(u64, Arc<Window>)>>);
+struct LastWindow(Mutex<Option<(u64, Arc<EntryWindow>)>>);
 
 impl LastWindow {
     /// Window `number`, which may not be read yet; it replaces the previous one.
-    fn get(&self, number: u64) -> Arc<Window> {
+    fn get(&self, number: u64) -> Arc<EntryWindow> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
             Some((same, window)) if *same == number => Arc::clone(window),
@@ -94,7 +94,7 @@ impl IndexChunk {
     }
 
     /// The window that contains entry `i`; `None` if all entries are the same, or there is no room for a window.
-    fn window(&self, i: u64) -> Result<Option<Arc<Window>>> {
+    fn window(&self, i: u64) -> Result<Option<Arc<EntryWindow>>> {
         if i >= self.count {
             return Err(none(i));
         }
@@ -140,7 +140,7 @@ impl IndexChunk {
 }
 
 /// The entries of `window` from entry `i` on.
-fn entries_from(window: &Window, i: u64) -> &[[u8; ENTRY as usize]] {
+fn entries_from(window: &EntryWindow, i: u64) -> &[[u8; ENTRY as usize]] {
     let bytes = window.ready().and_then(Result::ok).map_or(&[][..], |(bytes, _)| bytes);
     bytes.as_chunks().0.get((i % WINDOW) as usize..).unwrap_or_default()
 }

@@ -104,7 +104,7 @@ pub(super) fn chunk(header: &ChunkHeader) -> Map<String, Value> {
     map
 }
 
-fn geometry(array: &b2nd::Array, typesize: u32) -> Value {
+fn geometry(array: &b2nd::Geometry, typesize: u32) -> Value {
     json!({
         "shape": array.shape,
         "chunkshape": array.chunk,

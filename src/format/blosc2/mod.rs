@@ -65,7 +65,7 @@ use crate::source::{Place, Source};
 
 use super::{Container, Format, Input, Options};
 
-use archive::Archive;
+use archive::B2zArchive;
 use bare_chunk::BareChunk;
 use embed_store::StoreFile;
 use frame::Frame;
@@ -133,7 +133,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
         return Ok(Arc::new(Frames::new(frame, options, memory)?));
     }
     if input.head.starts_with(&archive::LOCAL) {
-        return Ok(Arc::new(Archive::open(source, options, &memory)?));
+        return Ok(Arc::new(B2zArchive::open(source, options, &memory)?));
     }
     // The version byte of a chunk is 1 to 6; anything else is a damaged frame.
     if input.head.first().is_none_or(|&version| version == 0 || version > 6) {

@@ -20,7 +20,7 @@ pub(super) fn decode(side: u8, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Re
         8 => 8,
         _ => return Err(StreamError::new("the side of an NDLZ cell must be 4 or 8", 0)),
     };
-    let mut input = Input { src, at: 0 };
+    let mut input = NdlzInput { src, at: 0 };
     if input.byte()? != 2 {
         return Err(StreamError::new("an NDLZ plane must have two dimensions", 0));
     }
@@ -50,12 +50,12 @@ pub(super) fn decode(side: u8, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Re
 }
 
 /// The stream and the position of the next byte.
-struct Input<'a> {
+struct NdlzInput<'a> {
     src: &'a [u8],
     at: usize,
 }
 
-impl<'a> Input<'a> {
+impl<'a> NdlzInput<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8], StreamError> {
         let truncated = StreamError::new("the NDLZ stream is truncated", self.at);
         let end = self.at.checked_add(len).ok_or(truncated)?;

@@ -12,7 +12,7 @@ use crate::format::{Array, Info, ratio};
 use super::device::is_read;
 use super::graph::{Origin, Port};
 use super::header::BufferEntry;
-use super::pipeline::{Buffer, Pipeline};
+use super::pipeline::{Pipeline, StageBuffer};
 use super::stage::DataType;
 
 /// `info.json` of the whole file.
@@ -191,7 +191,7 @@ pub(super) fn buffer(p: &Pipeline, index: usize) -> Option<Value> {
     }))
 }
 
-fn source(n: usize, stage: usize, buffer: Option<&Buffer>) -> Value {
+fn source(n: usize, stage: usize, buffer: Option<&StageBuffer>) -> Value {
     let array = buffer.and_then(|b| b.array.as_ref());
     json!({
         "file": format!("{}.raw", source_name(n)),
@@ -203,7 +203,7 @@ fn source(n: usize, stage: usize, buffer: Option<&Buffer>) -> Value {
     })
 }
 
-fn port(p: &Pipeline, id: u16, data_type: DataType, buffer: Option<&Buffer>) -> Value {
+fn port(p: &Pipeline, id: u16, data_type: DataType, buffer: Option<&StageBuffer>) -> Value {
     json!({
         "buffer": id,
         "port": p.port_name(id),

@@ -41,7 +41,7 @@ pub enum Inverse {
     /// Differences in tiles of 2 or 3 dimensions to values; in one dimension, they are a [`Difference`].
     TiledLorenzo(TiledLorenzo),
     /// The first bytes of the input.
-    Prefix(Prefix),
+    Prefix(StreamPrefix),
 }
 
 /// The inverse of Bitshuffle. Blocks are independent; bytes after the last full block are stored unchanged.
@@ -337,4 +337,4 @@ pub struct TiledLorenzo {
 
 /// The first bytes of a stream.
 #[derive(Debug, Clone, Copy)]
-pub struct Prefix;
+pub struct StreamPrefix;

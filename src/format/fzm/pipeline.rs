@@ -34,11 +34,11 @@ pub(super) struct Pipeline {
     /// By table index, like the vectors below.
     pub(super) stages: Vec<Box<dyn Stage>>,
     /// The result of inverting each stage, a buffer per input, or the error.
-    pub(super) inverses: Vec<Result<Vec<Buffer>>>,
+    pub(super) inverses: Vec<Result<Vec<StageBuffer>>>,
     /// The segments as stored.
-    pub(super) segments: Vec<Buffer>,
+    pub(super) segments: Vec<StageBuffer>,
     /// The segments with their chain of single-output stages inverted.
-    pub(super) chain_inverses: Vec<Result<Buffer>>,
+    pub(super) chain_inverses: Vec<Result<StageBuffer>>,
     /// Withholds the payload until its checksum was verified.
     pub(super) gate: Option<ChecksumGate>,
     /// The threads for the setup of streams: other ones than for checks, since the first byte must not wait until the
@@ -53,7 +53,7 @@ const OPEN_PER_STORED: u64 = 16;
 
 /// The bytes of one buffer of the graph.
 #[derive(Clone)]
-pub(super) struct Buffer {
+pub(super) struct StageBuffer {
     pub(super) stream: Arc<dyn ByteStream>,
     pub(super) content: Content,
     /// The blobs of the content; empty for a stored segment.
@@ -103,7 +103,7 @@ impl Pipeline {
     }
 
     /// Buffer `id`, if it is the output of a stage.
-    pub(super) fn buffer(&self, id: u16) -> Option<Result<&Buffer>> {
+    pub(super) fn buffer(&self, id: u16) -> Option<Result<&StageBuffer>> {
         Some(match self.graph.origin(id)? {
             Origin::Inverse(input) => self.inverse(input)?,
             Origin::Segment(segment) => Ok(self.segments.get(segment)?),
@@ -111,7 +111,7 @@ impl Pipeline {
     }
 
     /// The inverse of a stage, for one of its inputs.
-    pub(super) fn inverse(&self, input: Port) -> Option<Result<&Buffer>> {
+    pub(super) fn inverse(&self, input: Port) -> Option<Result<&StageBuffer>> {
         match self.inverses.get(input.stage)? {
             Ok(buffers) => buffers.get(input.port).map(Ok),
             Err(e) => Some(Err(e.clone())),
@@ -119,7 +119,7 @@ impl Pipeline {
     }
 
     /// The sources, each with its first input as its inverse gives it. The first one is the file's data.
-    pub(super) fn sources(&self) -> impl Iterator<Item = (usize, Result<&Buffer>)> {
+    pub(super) fn sources(&self) -> impl Iterator<Item = (usize, Result<&StageBuffer>)> {
         self.graph.sources().iter().filter_map(|&stage| Some((stage, self.inverse(Port { stage, port: 0 })?)))
     }
 
@@ -162,11 +162,11 @@ impl Pipeline {
     }
 
     /// A segment as stored.
-    fn segment(&self, entry: &BufferEntry) -> Buffer {
+    fn segment(&self, entry: &BufferEntry) -> StageBuffer {
         let (at, len) = (self.header.segment_at(entry), entry.data_size);
         let source = &self.source;
         let data_type = DataType::from_code(entry.data_type).unwrap_or(DataType::Opaque);
-        Buffer {
+        StageBuffer {
             stream: Arc::new(Segment { source: Arc::clone(source), at, len }),
             content: Content::FileExtent(FileExtent { source: Arc::clone(source), at, len, gate: self.gate.clone() }),
             blobs: Vec::new(),
@@ -182,7 +182,7 @@ impl Pipeline {
         let missing = || Err(Error::corrupt("missing", "stage"));
         self.inverses = self.stages.iter().map(|_| missing()).collect();
         for index in self.graph.inverse_order().to_vec() {
-            let outputs: Result<Vec<&Buffer>> = self.output_ids(index).filter_map(|id| self.buffer(id)).collect();
+            let outputs: Result<Vec<&StageBuffer>> = self.output_ids(index).filter_map(|id| self.buffer(id)).collect();
             let inverse = outputs.and_then(|outputs| self.invert(index, &outputs, options));
             if let Some(slot) = self.inverses.get_mut(index) {
                 *slot = inverse;
@@ -191,7 +191,7 @@ impl Pipeline {
     }
 
     /// The inverse of stage `index`, applied to `outputs`: a buffer per input.
-    fn invert(&self, index: usize, outputs: &[&Buffer], options: &Options) -> Result<Vec<Buffer>> {
+    fn invert(&self, index: usize, outputs: &[&StageBuffer], options: &Options) -> Result<Vec<StageBuffer>> {
         let (Some(stage), Some(info)) = (self.stages.get(index), self.header.stages.get(index)) else {
             return Err(Error::corrupt("missing", "stage"));
         };
@@ -222,7 +222,7 @@ impl Pipeline {
             let array = dims
                 .and_then(|dims| self.unpadded(data_type, &dims, stream.len()))
                 .or_else(|| vector(data_type, stream.len()));
-            Buffer { array, stream, content, blobs, data_type, stored, input_of: Some(index) }
+            StageBuffer { array, stream, content, blobs, data_type, stored, input_of: Some(index) }
         };
         Ok(inverse.into_iter().enumerate().map(buffer).collect())
     }
@@ -283,7 +283,7 @@ impl Pipeline {
     }
 
     /// Segment `index` decoded: inverts stages with one output and one input, until another stage, or the source.
-    fn invert_chain(&self, index: usize, options: &Options) -> Result<Buffer> {
+    fn invert_chain(&self, index: usize, options: &Options) -> Result<StageBuffer> {
         let missing = || Error::corrupt("missing", "segment");
         let mut id = self.header.buffers.get(index).ok_or_else(missing)?.dag_buffer_id;
         let mut buffer = self.segments.get(index).ok_or_else(missing)?.clone();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::format::{ArrayList, Arrays, Attrs, Content, Entry, File, FileExtent, Node, numbered_dimensions};
 
-use super::pipeline::{Buffer, Pipeline};
+use super::pipeline::{Pipeline, StageBuffer};
 use super::{describe, diagram};
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
@@ -98,7 +98,7 @@ fn stored(p: &Pipeline) -> Vec<Entry> {
 }
 
 /// A buffer as a file; `typed` adds an `.npy` file for it.
-fn file(p: &Pipeline, buffer: Result<&Buffer>, typed: bool) -> File {
+fn file(p: &Pipeline, buffer: Result<&StageBuffer>, typed: bool) -> File {
     let buffer = match buffer {
         Ok(buffer) => buffer,
         Err(e) => return File::new(Content::failed(None, e.clone())).attr("error", e),

@@ -13,18 +13,18 @@ use crate::platform::OsStrExt;
 use crate::platform::os_error;
 use crate::source::stays_inside;
 
-use super::Archive;
+use super::TarArchive;
 use super::index::{Index, ROOT};
 use super::node::{NodeKind, TarNode as Member};
 
 /// A directory of an archive, or a container among the members.
 pub(super) struct MemberDir {
-    archive: Arc<Archive>,
+    archive: Arc<TarArchive>,
     number: u32,
 }
 
 impl MemberDir {
-    pub(super) fn new(archive: Arc<Archive>, number: u32) -> Self {
+    pub(super) fn new(archive: Arc<TarArchive>, number: u32) -> Self {
         Self { archive, number }
     }
 

@@ -80,7 +80,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let version = if is_zero(&block) { "empty" } else { version(&TarHeader::parse(&block, FileOffset(0))?) };
     let (content, options) = (input.content.clone(), options.clone());
     let (index, walk, open) = (Once::new(), Mutex::default(), Recent::new(OPEN));
-    Ok(Arc::new(Tar(Arc::new(Archive { source, content, options, version, index, walk, open }))))
+    Ok(Arc::new(Tar(Arc::new(TarArchive { source, content, options, version, index, walk, open }))))
 }
 
 /// The dialect of the archive.
@@ -93,10 +93,10 @@ fn version(header: &TarHeader) -> &'static str {
     }
 }
 
-struct Tar(Arc<Archive>);
+struct Tar(Arc<TarArchive>);
 
 /// An archive.
-struct Archive {
+struct TarArchive {
     source: Arc<Source>,
     /// The archive as a part of decoded content, if it is in a stream.
     content: Option<Content>,
@@ -109,7 +109,7 @@ struct Archive {
     open: Recent<u32, Arc<InnerContainer>>,
 }
 
-impl Archive {
+impl TarArchive {
     /// The tree of the members; reads all headers the first time. From then on the size of the archive is known.
     fn index(&self) -> Result<&Index> {
         self.index.get(|| {
@@ -238,7 +238,7 @@ impl Archive {
 
 impl Container for Tar {
     fn info(&self) -> Info {
-        let Archive { source, version, index, .. } = &*self.0;
+        let TarArchive { source, version, index, .. } = &*self.0;
         let index = index.ready().and_then(Result::ok);
         let mut details = Map::new();
         let mut add = |key: &str, value: Value| drop(details.insert(key.into(), value));

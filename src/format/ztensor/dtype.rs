@@ -6,7 +6,7 @@
 
 /// The type of a tensor's elements: a stored type, or a logical type over one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Element {
+pub(super) struct TensorElement {
     /// Its short name: `f32`, `complex64`.
     pub(super) name: &'static str,
     /// Other names used by some dialects.
@@ -27,8 +27,8 @@ const fn plain(
     bits: u64,
     descr: &'static str,
     st: &'static str,
-) -> Element {
-    Element { name, aliases, storage: name, bits, descr, safetensors: st }
+) -> TensorElement {
+    TensorElement { name, aliases, storage: name, bits, descr, safetensors: st }
 }
 
 const fn logical(
@@ -37,12 +37,12 @@ const fn logical(
     bits: u64,
     descr: &'static str,
     st: &'static str,
-) -> Element {
-    Element { name, aliases: &[], storage, bits, descr, safetensors: st }
+) -> TensorElement {
+    TensorElement { name, aliases: &[], storage, bits, descr, safetensors: st }
 }
 
 /// Types of a `dtype` field.
-const STORED: &[Element] = &[
+const STORED: &[TensorElement] = &[
     plain("f64", &["float64"], 64, "'<f8'", "F64"),
     plain("f32", &["float32"], 32, "'<f4'", "F32"),
     plain("f16", &["float16"], 16, "'<f2'", "F16"),
@@ -64,7 +64,7 @@ const STORED: &[Element] = &[
 ];
 
 /// Types of a `type` field.
-const LOGICAL: &[Element] = &[
+const LOGICAL: &[TensorElement] = &[
     logical("bool", "u8", 8, "'|b1'", "BOOL"),
     logical("f8_e4m3fn", "u8", 8, "'|V1'", "F8_E4M3"),
     logical("f8_e4m3", "u8", 8, "'|V1'", "F8_E4M3"),
@@ -77,7 +77,7 @@ const LOGICAL: &[Element] = &[
     logical("complex128", "f64", 128, "'<c16'", ""),
 ];
 
-impl Element {
+impl TensorElement {
     /// The stored type with the given `dtype` name.
     pub(super) fn stored(name: &str) -> Option<Self> {
         STORED.iter().find(|e| e.name == name || e.aliases.contains(&name)).copied()
@@ -123,13 +123,15 @@ mod tests {
     fn types_are_found_by_their_names_in_every_dialect() {
         for (name, width) in [("float64", 8), ("f64", 8), ("bfloat16", 2), ("bf16", 2), ("bool", 1), ("complex128", 16)]
         {
-            assert_eq!(Element::stored(name).unwrap().width(), width, "{name}");
+            assert_eq!(TensorElement::stored(name).unwrap().width(), width, "{name}");
         }
-        assert!(Element::stored("float8").is_none() && Element::logical("f32").is_none());
-        assert_eq!(Element::logical("f4_e2m1").unwrap().bytes(5), Some(3));
-        assert_eq!(Element::logical("complex128").unwrap().bytes(u64::MAX), None);
-        let number = |name| Element::stored(name).unwrap().number_width();
+        assert!(TensorElement::stored("float8").is_none() && TensorElement::logical("f32").is_none());
+        assert_eq!(TensorElement::logical("f4_e2m1").unwrap().bytes(5), Some(3));
+        assert_eq!(TensorElement::logical("complex128").unwrap().bytes(u64::MAX), None);
+        let number = |name| TensorElement::stored(name).unwrap().number_width();
         assert_eq!(["complex64", "complex128", "f64", "u8"].map(number), [4, 8, 8, 1]);
-        assert!(Element::stored("u8").unwrap().is_integer() && !Element::stored("bool").unwrap().is_integer());
+        assert!(
+            TensorElement::stored("u8").unwrap().is_integer() && !TensorElement::stored("bool").unwrap().is_integer()
+        );
     }
 }

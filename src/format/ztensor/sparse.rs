@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::format::{Content, Fetch};
 
 use super::content::{ContentPieces, TensorFile, len};
-use super::dtype::Element;
+use super::dtype::TensorElement;
 use super::footer::Dialect;
 use super::manifest::{Component, Tensor};
 use super::quoted::quoted;
@@ -31,7 +31,7 @@ fn component(
     index: usize,
     tensor: &Tensor<'_>,
     role: &'static str,
-) -> Result<(Content, Element, u64)> {
+) -> Result<(Content, TensorElement, u64)> {
     let place = TensorFile::role(tensor, role).ok_or_else(|| wrong(format!("the component {role} is missing")))?;
     let element = tensor.components.get(place).and_then(Component::element);
     let element = element.ok_or_else(|| wrong(format!("the element type of {role} is unknown")))?;
@@ -52,7 +52,7 @@ fn index_component(
     index: usize,
     tensor: &Tensor<'_>,
     role: &'static str,
-) -> Result<(Content, Element, u64)> {
+) -> Result<(Content, TensorElement, u64)> {
     let found = component(store, index, tensor, role)?;
     if found.1.is_integer() { Ok(found) } else { Err(wrong(format!("{role} does not contain integers"))) }
 }
@@ -92,7 +92,7 @@ struct Numbers<'a> {
 }
 
 impl<'a> Numbers<'a> {
-    fn new(content: &'a Content, element: Element, fetch: &'a dyn Fetch) -> Result<Self> {
+    fn new(content: &'a Content, element: TensorElement, fetch: &'a dyn Fetch) -> Result<Self> {
         let width = to_usize(element.width(), "element")?;
         let chunks = ContentPieces::new(content, fetch)?;
         let signed = element.is_signed();

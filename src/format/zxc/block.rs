@@ -19,11 +19,11 @@ use super::decode_buffers::DecodeBuffers;
 use super::decode_error::DecodeError;
 use super::dict::{Dictionary, FrameDictionary};
 use super::hash::{fold32, rapidhash};
-use super::header::{BlockHeader, FileHeader, Kind, check};
+use super::header::{BlockHeader, FileHeader, ZxcBlockKind, check};
 use super::huffman_lengths::{self, HuffmanLengths};
-use super::index::Frame;
+use super::index::ZxcFrame;
 use super::sections::{EncLit, GhiSections, GloSections, Section};
-use super::version::Version;
+use super::version::ZxcVersion;
 use super::{huffman, lz, num, pivco, plain_offsets, rle};
 
 /// Padding after a block that is not decoded in place, for copies of fixed size.
@@ -38,7 +38,7 @@ const ROOM: usize = 64;
 /// Fails if the block is corrupt, or does not fit in `dst` or the block size of the frame.
 pub(super) fn decode(
     source: &Source,
-    frame: &Frame,
+    frame: &ZxcFrame,
     index: u64,
     dictionary: &FrameDictionary,
     buffers: &mut DecodeBuffers,
@@ -64,7 +64,7 @@ pub(super) fn decode(
 fn decode_stored(
     bytes: &[u8],
     stored: BlockExtent,
-    frame: &Frame,
+    frame: &ZxcFrame,
     index: u64,
     dictionary: &FrameDictionary,
     buffers: &mut DecodeBuffers,
@@ -73,7 +73,7 @@ fn decode_stored(
     let header = &frame.header;
     let Some((head, padded)) = bytes.split_first_chunk() else { return Ok(0) };
     let block = BlockHeader::parse(header.version, *head, stored.at)?;
-    if block.physical_size(header, stored.at)? != stored.size || block.kind == Kind::Eof {
+    if block.physical_size(header, stored.at)? != stored.size || block.kind == ZxcBlockKind::Eof {
         return Err(Error::corrupt("not the size in the seek table", "comp_size").at(stored.at.plus(3)));
     }
     header.check_known(frame.at)?;
@@ -87,15 +87,15 @@ fn decode_stored(
     }
     let end = dst.len().min(header.block_size as usize);
     let len = match block.kind {
-        Kind::Raw => {
+        ZxcBlockKind::Raw => {
             let room = dst.get_mut(..payload_len.min(end));
             let room = room.filter(|r| r.len() == payload_len);
             room.ok_or_else(|| Error::corrupt("larger than a block", "RAW block").at(at))?.copy_from_slice(payload);
             payload_len
         }
-        Kind::Num => num::decode(payload, at, &mut dst[..end])?,
+        ZxcBlockKind::Num => num::decode(payload, at, &mut dst[..end])?,
         _ => {
-            let sequences = Sequences { header, glo: block.kind == Kind::Glo, payload, padded };
+            let sequences = Sequences { header, glo: block.kind == ZxcBlockKind::Glo, payload, padded };
             match dictionary.get()? {
                 None => {
                     let out = lz::Output { bytes: dst, start: 0, end };
@@ -116,7 +116,7 @@ fn decode_stored(
             }
         }
     };
-    if header.is_verifiable() && header.version == Version::V9 {
+    if header.is_verifiable() && header.version == ZxcVersion::V9 {
         check(checksum.into(), fold32(rapidhash(&dst[..len], index)).into(), CHECKSUM, at.plus(to_u64(payload_len)))?;
     }
     Ok(len)
@@ -155,7 +155,7 @@ impl Sequences<'_> {
         let DecodeBuffers { literals: literal_buffer, tokens: token_buffer, offsets: offset_buffer, merge, .. } =
             buffers;
         let Self { header: &FileHeader { version, .. }, payload, padded, .. } = *self;
-        let varint_len = if version <= Version::V5 { 5 } else { 3 };
+        let varint_len = if version <= ZxcVersion::V5 { 5 } else { 3 };
         if !self.glo {
             let GhiSections { literals, sequences, extras } = GhiSections::parse(version, payload)?;
             let input = lz::Input {
@@ -165,7 +165,7 @@ impl Sequences<'_> {
                 varint_len,
             };
             let words = match version {
-                Version::V4 => plain_offsets::less_one::<4>(sequences.stored, offset_buffer),
+                ZxcVersion::V4 => plain_offsets::less_one::<4>(sequences.stored, offset_buffer),
                 _ => Ok(sequences.stored),
             };
             return words.and_then(|words| lz::ghi(words, &input, out)).map_err(|f| f.plus(sequences.at));
@@ -177,7 +177,7 @@ impl Sequences<'_> {
             &padded[literals.at..]
         } else {
             literal_buffer.resize(literal_buffer.len().max(n_literals + lz::PAD), 0);
-            if n_literals > 0 || version == Version::V9 {
+            if n_literals > 0 || version == ZxcVersion::V9 {
                 decode_literals(version, glo.enc_lit, literals, shared, merge, literal_buffer)
                     .map_err(|f| f.plus(literals.at))?;
             }
@@ -194,8 +194,8 @@ impl Sequences<'_> {
         };
         let input = lz::Input { literals: literal_bytes, n_literals, extras: extras.stored, varint_len };
         let offset_bytes = match (version, glo.short_offsets) {
-            (Version::V4, true) => plain_offsets::less_one::<1>(offsets.stored, offset_buffer),
-            (Version::V4, false) => plain_offsets::less_one::<2>(offsets.stored, offset_buffer),
+            (ZxcVersion::V4, true) => plain_offsets::less_one::<1>(offsets.stored, offset_buffer),
+            (ZxcVersion::V4, false) => plain_offsets::less_one::<2>(offsets.stored, offset_buffer),
             _ => Ok(offsets.stored),
         };
         let offset_bytes = offset_bytes.map_err(|f| f.plus(offsets.at))?;
@@ -204,7 +204,7 @@ impl Sequences<'_> {
 }
 
 /// Splits a section into the code at its front and the rest.
-fn own_lengths(version: Version, section: &[u8]) -> Result<(HuffmanLengths, &[u8]), DecodeError> {
+fn own_lengths(version: ZxcVersion, section: &[u8]) -> Result<(HuffmanLengths, &[u8]), DecodeError> {
     let short = DecodeError::new("the section ends inside it", "Huffman code lengths");
     let (nibbles, rest) = section.split_first_chunk::<{ huffman_lengths::BYTES }>().ok_or(short)?;
     Ok((HuffmanLengths::parse(nibbles, version.code_bits())?, rest))
@@ -213,7 +213,7 @@ fn own_lengths(version: Version, section: &[u8]) -> Result<(HuffmanLengths, &[u8
 /// Decodes coded literals to the front of `dst`, which has [`lz::PAD`] spare bytes. Fault positions are relative to the
 /// section.
 fn decode_literals(
-    version: Version,
+    version: ZxcVersion,
     enc_lit: EncLit,
     section: Section,
     shared: Option<&HuffmanLengths>,
@@ -226,7 +226,7 @@ fn decode_literals(
         EncLit::Raw => return Ok(()),
         EncLit::Rle => {
             let left = rle::decode(section.stored, dst, n)?;
-            return if version == Version::V9 && !left.is_empty() {
+            return if version == ZxcVersion::V9 && !left.is_empty() {
                 Err(DecodeError::new("bytes after the last run", "RLE literals")
                     .plus(section.stored.len() - left.len()))
             } else {
@@ -246,6 +246,6 @@ fn decode_literals(
     }
     let dst = &mut dst[..n];
     let decoded =
-        if version < Version::V7 { huffman::decode(code, rest, dst) } else { pivco::decode(code, rest, dst, merge) };
+        if version < ZxcVersion::V7 { huffman::decode(code, rest, dst) } else { pivco::decode(code, rest, dst, merge) };
     decoded.map_err(|f| f.plus(skip))
 }

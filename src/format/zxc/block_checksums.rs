@@ -13,45 +13,45 @@ use crate::source::{SmallReads, Source};
 use super::block_extent::BlockExtent;
 use super::hash::{Digest, fold32, rapidhash};
 use super::header::check;
-use super::index::Frame;
-use super::version::Version;
+use super::index::ZxcFrame;
+use super::version::ZxcVersion;
 
 /// Name of the field in messages.
 pub(super) const CHECKSUM: &str = "block checksum";
 
 /// Verifies the hash over the block checksums of `frame`; reads only the checksums.
-pub(super) fn digest(source: &Source, frame: &Frame) -> Result<()> {
+pub(super) fn digest(source: &Source, frame: &ZxcFrame) -> Result<()> {
     let mut checksums = SmallReads::new(source);
     let mut digest = Digest::new(frame.header.version);
     for index in 0..frame.count() {
         digest.push(stored(&mut checksums, frame, index)?);
     }
-    let what = if frame.header.version < Version::V9 { "global hash" } else { "digest" };
+    let what = if frame.header.version < ZxcVersion::V9 { "global hash" } else { "digest" };
     check(frame.footer.digest, digest.value(), what, frame.footer.digest_at)
 }
 
 /// Bytes that [`digest`] reads, at most: a read for each block, unless blocks share reads.
-pub(super) fn digest_cost(frame: &Frame) -> u64 {
+pub(super) fn digest_cost(frame: &ZxcFrame) -> u64 {
     frame.count().saturating_mul(SmallReads::LEN).min(frame.stored())
 }
 
 /// The stored checksum of block `index`.
-pub(super) fn stored(reads: &mut SmallReads, frame: &Frame, index: u64) -> Result<u32> {
+pub(super) fn stored(reads: &mut SmallReads, frame: &ZxcFrame, index: u64) -> Result<u32> {
     let block = BlockExtent::find(frame, index)?;
     let at = block.at.plus(block.size.saturating_sub(4));
     reads.array(at, CHECKSUM).map(u32::from_le_bytes)
 }
 
 /// Whether the block checksums of `frame` cover payloads rather than decoded bytes.
-pub(super) fn covers_payloads(frame: &Frame) -> bool {
-    frame.header.is_verifiable() && frame.header.version < Version::V9
+pub(super) fn covers_payloads(frame: &ZxcFrame) -> bool {
+    frame.header.is_verifiable() && frame.header.version < ZxcVersion::V9
 }
 
 /// Verifies the payload of block `index` of `frame` against its block checksum, which must cover payloads.
 ///
 /// # Errors
 /// Fails if they differ, and like [`Source::get`].
-pub(super) fn check_payload(source: &Source, frame: &Frame, index: u64) -> Result<()> {
+pub(super) fn check_payload(source: &Source, frame: &ZxcFrame, index: u64) -> Result<()> {
     let stored = BlockExtent::find(frame, index)?;
     let (at, len) = (stored.payload_at(), stored.payload_len(&frame.header));
     let bytes = source.get(at, len.saturating_add(4), "block")?;

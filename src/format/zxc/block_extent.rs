@@ -6,7 +6,7 @@ use crate::bytes::FileOffset;
 use crate::error::{Error, Result};
 
 use super::header::{BlockHeader, FileHeader};
-use super::index::Frame;
+use super::index::ZxcFrame;
 
 /// The stored bytes of a block.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +22,7 @@ impl BlockExtent {
     ///
     /// # Errors
     /// Fails if there are fewer blocks.
-    pub(super) fn find(frame: &Frame, index: u64) -> Result<Self> {
+    pub(super) fn find(frame: &ZxcFrame, index: u64) -> Result<Self> {
         let missing = || Error::corrupt("there are fewer blocks", "block");
         frame.block(index).map(|(at, size)| Self { at, size }).ok_or_else(missing)
     }

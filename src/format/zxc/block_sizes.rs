@@ -14,7 +14,7 @@ use crate::account::{Account, decode_budget};
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 
-use super::index::Frame;
+use super::index::ZxcFrame;
 use super::offset_list::OffsetList;
 
 /// Limit on the bytes that are decoded to learn block sizes.
@@ -37,7 +37,11 @@ impl BlockSizes {
     /// # Errors
     /// Fails if all blocks have to be decoded and one is corrupt, their sum is not the total, or there is too much to
     /// decode; and if a read fails.
-    pub(super) fn learn(frame: &Frame, account: &Account, mut decode: impl FnMut(u64) -> Result<u64>) -> Result<Self> {
+    pub(super) fn learn(
+        frame: &ZxcFrame,
+        account: &Account,
+        mut decode: impl FnMut(u64) -> Result<u64>,
+    ) -> Result<Self> {
         let (count, total) = (frame.count(), frame.footer.total);
         let Some(last) = count.checked_sub(1) else { return Ok(Self::Full) };
         let before_last = last.saturating_mul(frame.header.block_size.into());
@@ -82,7 +86,7 @@ impl BlockSizes {
     ///
     /// # Errors
     /// Fails if there are fewer blocks.
-    pub(super) fn range(&self, frame: &Frame, index: u64) -> Result<Range<u64>> {
+    pub(super) fn range(&self, frame: &ZxcFrame, index: u64) -> Result<Range<u64>> {
         let missing = || Error::corrupt("there are fewer blocks", "block");
         if index >= frame.count() {
             return Err(missing());
@@ -101,7 +105,7 @@ impl BlockSizes {
     }
 
     /// The block that contains decoded byte `offset` of `frame`.
-    pub(super) fn locate(&self, frame: &Frame, offset: u64) -> u64 {
+    pub(super) fn locate(&self, frame: &ZxcFrame, offset: u64) -> u64 {
         match self {
             Self::Full => offset.checked_div(frame.header.block_size.into()).unwrap_or(0),
             Self::Ends(ends) => to_u64(ends.as_slice().partition_point(|&end| end <= offset)),

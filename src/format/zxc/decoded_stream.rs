@@ -27,7 +27,7 @@ use super::block_sizes::BlockSizes;
 use super::decode_buffers::DecodeBuffers;
 use super::dict::{FrameDictionary, Library};
 use super::frame_state::{self, FrameState, piece_count, piece_len};
-use super::index::Frame;
+use super::index::ZxcFrame;
 
 /// All frames of a file as one stream of bytes.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(super) struct DecodedStream {
 }
 
 /// The gate before the content of `frame`, if its digest can be verified.
-fn digest_gate(source: &Arc<Source>, frame: &Arc<Frame>, options: &Options) -> Option<ChecksumGate> {
+fn digest_gate(source: &Arc<Source>, frame: &Arc<ZxcFrame>, options: &Options) -> Option<ChecksumGate> {
     frame.header.is_verifiable().then(|| {
         let (source, frame) = (Arc::clone(source), Arc::clone(frame));
         let cost = block_checksums::digest_cost(&frame);
@@ -63,7 +63,7 @@ impl DecodedStream {
     /// # Errors
     /// Fails if a dictionary file cannot be read, if there are more pieces than the limits allow, or if the account has
     /// no room.
-    pub(super) fn new(source: &Arc<Source>, indexed: Vec<Frame>, options: &Options) -> Result<Arc<Self>> {
+    pub(super) fn new(source: &Arc<Source>, indexed: Vec<ZxcFrame>, options: &Options) -> Result<Arc<Self>> {
         let mut dictionaries = Library::new(&options.dicts);
         let count = to_u64(indexed.len());
         let several = if count == 1 { 0 } else { indexed.iter().fold(0_u64, |n, f| n.saturating_add(piece_count(f))) };

@@ -21,7 +21,7 @@ use crate::source::Source;
 use super::hash::{fold32, hash16, rapidhash};
 use super::header::check;
 use super::huffman_lengths::{self, HuffmanLengths};
-use super::version::Version;
+use super::version::ZxcVersion;
 
 const MAGIC: [u8; 4] = [0xC7, 0xD1, 0xB0, 0x9C];
 
@@ -100,7 +100,7 @@ impl<'a> Library<'a> {
     ///
     /// # Errors
     /// Fails if a file cannot be read or is a corrupt `.zxd` file.
-    pub(super) fn find(&mut self, id: u32, at: FileOffset, version: Version) -> Result<FrameDictionary> {
+    pub(super) fn find(&mut self, id: u32, at: FileOffset, version: ZxcVersion) -> Result<FrameDictionary> {
         let key = (id, version.code_bits());
         if let Some(found) = self.found.get(&key) {
             return Ok(FrameDictionary::Found(Arc::clone(found)));
@@ -114,7 +114,7 @@ impl<'a> Library<'a> {
     }
 
     /// Searches the files read before, then reads others.
-    fn search(&mut self, id: u32, version: Version) -> Result<Option<Dictionary>> {
+    fn search(&mut self, id: u32, version: ZxcVersion) -> Result<Option<Dictionary>> {
         for file in &self.files {
             if let Some(found) = file.dictionary(id, version)? {
                 return Ok(Some(found));
@@ -149,7 +149,7 @@ impl DictFile {
     }
 
     /// The dictionary, if `id` is one of its ids: with its table, or without.
-    fn dictionary(&self, id: u32, version: Version) -> Result<Option<Dictionary>> {
+    fn dictionary(&self, id: u32, version: ZxcVersion) -> Result<Option<Dictionary>> {
         let lengths = match &self.table {
             // A table of zeros means no table.
             Some((with_table, table)) if *with_table == id && table.iter().any(|&b| b != 0) => {
@@ -172,8 +172,8 @@ fn zxd(bytes: &[u8]) -> Result<(&[u8], Option<&[u8; huffman_lengths::BYTES]>)> {
     cur.array::<4>("dictionary magic word")?;
     // Dictionary version 1 goes with format version 6, version 2 with format version 9.
     let version = match cur.u8("dictionary version")? {
-        1 => Version::V6,
-        2 => Version::V9,
+        1 => ZxcVersion::V6,
+        2 => ZxcVersion::V9,
         n => return Err(Error::unknown(format!("ZXC dictionary version {n}"), "dictionary version")),
     };
     cur.u8("dictionary flags")?;
@@ -226,12 +226,12 @@ mod tests {
             (vec![zxd.clone()], 0x9A72_0F17, false),
             (vec![other.clone(), raw.clone()], 0x9A72_0F17, false),
         ] {
-            let found = Library::new(&paths).find(id, FileOffset(7), Version::V7).unwrap();
+            let found = Library::new(&paths).find(id, FileOffset(7), ZxcVersion::V7).unwrap();
             let found = found.get().unwrap().unwrap();
             assert_eq!((found.content.as_slice(), found.lengths.is_some()), (&b"hello"[..], table));
         }
         for (paths, id) in [(vec![], 0x0CFC_0734), (vec![raw], 0x0CFC_0734), (vec![zxd], 1), (vec![other], 1)] {
-            let missing = Library::new(&paths).find(id, FileOffset(7), Version::V7).unwrap();
+            let missing = Library::new(&paths).find(id, FileOffset(7), ZxcVersion::V7).unwrap();
             assert!(matches!(missing.get().unwrap_err().kind(), Kind::Unsupported(_)));
         }
     }
@@ -244,7 +244,7 @@ mod tests {
         let mut library = Library::new(&paths);
         let mut first = None;
         for id in [0x0CFC_0734, 0x9A72_0F17, 7, 0x0CFC_0734, 0x9A72_0F17] {
-            match library.find(id, FileOffset(7), Version::V9).unwrap() {
+            match library.find(id, FileOffset(7), ZxcVersion::V9).unwrap() {
                 FrameDictionary::Found(found) if id == 0x0CFC_0734 => {
                     assert!(Arc::ptr_eq(first.get_or_insert_with(|| Arc::clone(&found)), &found));
                 }

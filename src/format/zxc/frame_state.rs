@@ -9,7 +9,7 @@ use crate::once::Once;
 
 use super::block_sizes::BlockSizes;
 use super::dict::FrameDictionary;
-use super::index::Frame;
+use super::index::ZxcFrame;
 
 /// Memory of a frame besides its index: its state, and two gates of about this size.
 pub(super) const MEMORY: usize = size_of::<FrameState>() + 2 * 256;
@@ -19,7 +19,7 @@ const PIECE: u64 = 256 << 10;
 /// A frame and its state.
 #[derive(Debug)]
 pub(super) struct FrameState {
-    pub(super) frame: Arc<Frame>,
+    pub(super) frame: Arc<ZxcFrame>,
     pub(super) dictionary: FrameDictionary,
     /// Verifies the hash over the block checksums, if there are any.
     pub(super) gate: Option<ChecksumGate>,
@@ -63,11 +63,11 @@ impl FrameState {
 }
 
 /// Size of a piece of `frame`: at least a block.
-pub(super) fn piece_len(frame: &Frame) -> u64 {
+pub(super) fn piece_len(frame: &ZxcFrame) -> u64 {
     PIECE.max(frame.header.block_size.into())
 }
 
 /// Number of pieces of `frame`.
-pub(super) fn piece_count(frame: &Frame) -> u64 {
+pub(super) fn piece_count(frame: &ZxcFrame) -> u64 {
     frame.footer.total.div_ceil(piece_len(frame))
 }

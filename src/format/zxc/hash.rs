@@ -5,7 +5,7 @@
 //! Invariants: pure functions over bytes in memory.
 #![forbid(unsafe_code)]
 
-use super::version::Version;
+use super::version::ZxcVersion;
 
 /// The default secrets of rapidhash, version 3.
 const SECRET: [u64; 8] = [
@@ -120,27 +120,27 @@ fn xorshift(mut h: u64) -> u64 {
 }
 
 /// The hash of a block header: over its 8 bytes, with the last one, which stores the hash, as 0.
-pub(super) fn hash8(version: Version, mut header: [u8; 8]) -> u8 {
+pub(super) fn hash8(version: ZxcVersion, mut header: [u8; 8]) -> u8 {
     header[7] = 0;
     let word = u64::from_le_bytes(header);
     match version {
-        Version::V4 => OLD_PRIMES[..2].iter().fold(word, |h, &prime| fold64(h.wrapping_mul(prime.into()))) as u8,
-        Version::V9 => ((word ^ GOLDEN).wrapping_mul(GOLDEN) >> 56) as u8,
+        ZxcVersion::V4 => OLD_PRIMES[..2].iter().fold(word, |h, &prime| fold64(h.wrapping_mul(prime.into()))) as u8,
+        ZxcVersion::V9 => ((word ^ GOLDEN).wrapping_mul(GOLDEN) >> 56) as u8,
         _ => fold64(xorshift(word ^ GOLDEN)) as u8,
     }
 }
 
 /// The hash of a file header or a dictionary header: over its 16 bytes unchanged.
-pub(super) fn hash16(version: Version, header: [u8; 16]) -> u16 {
+pub(super) fn hash16(version: ZxcVersion, header: [u8; 16]) -> u16 {
     let both = u128::from_le_bytes(header);
     let (low, high) = (both as u64, (both >> 64) as u64);
     match version {
-        Version::V4 => {
+        ZxcVersion::V4 => {
             let words = header.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word));
             let h = words.zip(OLD_PRIMES).fold(0, |h, (word, prime)| h ^ word.wrapping_mul(prime));
             fold16(h.rotate_left(13).wrapping_mul(OLD_PRIMES[0]))
         }
-        Version::V9 => {
+        ZxcVersion::V9 => {
             let h = (low ^ HEADER).wrapping_mul(HEADER).wrapping_add(high).wrapping_add(GOLDEN);
             (h.wrapping_mul(GOLDEN) >> 48) as u16
         }
@@ -153,19 +153,19 @@ pub(super) fn hash16(version: Version, header: [u8; 16]) -> u16 {
 /// Named global hash (32 bits) in versions 4 to 8, digest in version 9.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Digest {
-    version: Version,
+    version: ZxcVersion,
     state: u64,
 }
 
 impl Digest {
     /// The hash over no checksums.
-    pub(super) const fn new(version: Version) -> Self {
+    pub(super) const fn new(version: ZxcVersion) -> Self {
         Self { version, state: 0 }
     }
 
     /// Adds the checksum of the next block.
     pub(super) fn push(&mut self, checksum: u32) {
-        self.state = if self.version < Version::V9 {
+        self.state = if self.version < ZxcVersion::V9 {
             u64::from((self.state as u32).rotate_left(1) ^ checksum)
         } else {
             mix(self.state ^ (u64::from(checksum) + 1).wrapping_mul(GOLDEN), 0x2545_F491_4F6C_DD1D)
@@ -210,24 +210,24 @@ mod tests {
         let eof = [0xFF, 0, 0, 0, 0, 0, 0, 0];
         let sek = [0xFE, 0, 0, 4, 0, 0, 0, 0];
         for (version, header, want) in [
-            (Version::V4, raw, 0x50),
-            (Version::V4, eof, 0xDC),
-            (Version::V5, raw, 0x69),
-            (Version::V8, eof, 0x02),
-            (Version::V5, sek, 0xD2),
-            (Version::V9, raw, 0xA0),
-            (Version::V9, eof, 0x83),
+            (ZxcVersion::V4, raw, 0x50),
+            (ZxcVersion::V4, eof, 0xDC),
+            (ZxcVersion::V5, raw, 0x69),
+            (ZxcVersion::V8, eof, 0x02),
+            (ZxcVersion::V5, sek, 0xD2),
+            (ZxcVersion::V9, raw, 0xA0),
+            (ZxcVersion::V9, eof, 0x83),
         ] {
             assert_eq!(hash8(version, header), want, "{version:?} {header:?}");
         }
         for (version, number, code, want) in [
-            (Version::V4, 4, 0x40, [0xF8, 0xF4]),
-            (Version::V5, 5, 0x12, [0x9E, 0x53]),
-            (Version::V5, 5, 0x40, [0x26, 0x2E]),
-            (Version::V6, 6, 0x13, [0xFD, 0x3B]),
-            (Version::V7, 7, 0x12, [0x18, 0x9E]),
-            (Version::V8, 8, 0x12, [0x48, 0x98]),
-            (Version::V9, 9, 0x12, [0x57, 0xB7]),
+            (ZxcVersion::V4, 4, 0x40, [0xF8, 0xF4]),
+            (ZxcVersion::V5, 5, 0x12, [0x9E, 0x53]),
+            (ZxcVersion::V5, 5, 0x40, [0x26, 0x2E]),
+            (ZxcVersion::V6, 6, 0x13, [0xFD, 0x3B]),
+            (ZxcVersion::V7, 7, 0x12, [0x18, 0x9E]),
+            (ZxcVersion::V8, 8, 0x12, [0x48, 0x98]),
+            (ZxcVersion::V9, 9, 0x12, [0x57, 0xB7]),
         ] {
             let mut header = [0; 16];
             header[..7].copy_from_slice(&[0xF5, 0x2E, 0xB0, 0x9C, number, code, 0x80]);
@@ -242,7 +242,7 @@ mod tests {
             digest.push(0x75A1_BB90);
             digest.value()
         };
-        assert_eq!(digest(Version::V5), 0x75A1_BB90);
-        assert_eq!(digest(Version::V9).to_le_bytes(), [0xBD, 0x8A, 0x9E, 0x74, 0x2A, 0xA2, 0x9A, 0xB6]);
+        assert_eq!(digest(ZxcVersion::V5), 0x75A1_BB90);
+        assert_eq!(digest(ZxcVersion::V9).to_le_bytes(), [0xBD, 0x8A, 0x9E, 0x74, 0x2A, 0xA2, 0x9A, 0xB6]);
     }
 }

@@ -14,7 +14,7 @@ use crate::error::{Error, Kind as What, Result};
 use crate::limits::Limits;
 
 use super::hash;
-use super::version::Version;
+use super::version::ZxcVersion;
 
 /// The magic word of versions 4 and later.
 pub(super) const MAGIC: [u8; 4] = [0xF5, 0x2E, 0xB0, 0x9C];
@@ -24,7 +24,7 @@ pub(super) const OLD_MAGIC: [u8; 4] = *b"ZXC\0";
 /// A file header (16 bytes).
 #[derive(Debug, Clone)]
 pub(super) struct FileHeader {
-    pub(super) version: Version,
+    pub(super) version: ZxcVersion,
     /// Maximum decoded size of a block: 4 KiB to 2 MiB.
     pub(super) block_size: u32,
     /// Whether blocks have checksums.
@@ -56,12 +56,12 @@ impl FileHeader {
         }
         let bytes = whole?;
         let version = match cur.u8("format version")? {
-            4 => Version::V4,
-            5 => Version::V5,
-            6 => Version::V6,
-            7 => Version::V7,
-            8 => Version::V8,
-            9 => Version::V9,
+            4 => ZxcVersion::V4,
+            5 => ZxcVersion::V5,
+            6 => ZxcVersion::V6,
+            7 => ZxcVersion::V7,
+            8 => ZxcVersion::V8,
+            9 => ZxcVersion::V9,
             n @ ..4 => {
                 return Err(Error::unsupported(format!("ZXC format version {n}"), "format version").at(at.plus(4)));
             }
@@ -78,22 +78,22 @@ impl FileHeader {
         check(stored.into(), hash::hash16(version, plain).into(), "header checksum", at.plus(14))?;
 
         let block_size = match (version, code) {
-            (Version::V4, 0) | (Version::V5, 64) => 1 << 18,
-            (Version::V4, units) => u32::from(units).wrapping_shl(12),
+            (ZxcVersion::V4, 0) | (ZxcVersion::V5, 64) => 1 << 18,
+            (ZxcVersion::V4, units) => u32::from(units).wrapping_shl(12),
             (_, 12..=21) => 1_u32.wrapping_shl(code.into()),
             _ => return Err(Error::corrupt(format!("{code} is not a chunk size"), "chunk size code").at(at.plus(5))),
         };
         // Readers of earlier versions, which are final, ignore unknown bits.
         let unused = [(6, flags & 0x10), (11, reserved[0]), (12, reserved[1]), (13, reserved[2])];
-        let unknown = unused.into_iter().find(|&(_, bits)| version == Version::V9 && bits != 0);
-        let has_dict = version > Version::V5 && flags & 0x40 != 0 && dict_id != 0;
+        let unknown = unused.into_iter().find(|&(_, bits)| version == ZxcVersion::V9 && bits != 0);
+        let has_dict = version > ZxcVersion::V5 && flags & 0x40 != 0 && dict_id != 0;
         Ok(Self {
             version,
             block_size,
             checksums: flags & 0x80 != 0,
-            algorithm: if version > Version::V5 { flags & 0x0F } else { 0 },
+            algorithm: if version > ZxcVersion::V5 { flags & 0x0F } else { 0 },
             unknown,
-            seek_table: version == Version::V9 && flags & 0x20 != 0,
+            seek_table: version == ZxcVersion::V9 && flags & 0x20 != 0,
             dict_id: has_dict.then_some(dict_id),
         })
     }
@@ -135,7 +135,7 @@ impl FileHeader {
 
 /// The type of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ZxcBlockKind {
     Raw,
     Glo,
     Num,
@@ -148,7 +148,7 @@ pub(super) enum Kind {
     Unknown(u8),
 }
 
-impl Kind {
+impl ZxcBlockKind {
     /// Its name in the reference.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -166,7 +166,7 @@ impl Kind {
 /// A block header (8 bytes).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockHeader {
-    pub(super) kind: Kind,
+    pub(super) kind: ZxcBlockKind,
     /// Two bytes without a known meaning in version 9; earlier readers ignore them.
     options: [u8; 2],
     /// Size of the payload; in a SEK block of version 9 a hash of the size.
@@ -178,24 +178,24 @@ impl BlockHeader {
     pub(super) const LEN: u64 = 8;
 
     /// Parses the header in `bytes`, which are at `at`.
-    pub(super) fn parse(version: Version, bytes: [u8; 8], at: FileOffset) -> Result<Self> {
+    pub(super) fn parse(version: ZxcVersion, bytes: [u8; 8], at: FileOffset) -> Result<Self> {
         let [kind, flags, reserved, a, b, c, d, stored] = bytes;
         check(stored.into(), hash::hash8(version, bytes).into(), "block header checksum", at.plus(7))?;
         let kind = match (kind, version) {
-            (0, _) => Kind::Raw,
-            (1, _) => Kind::Glo,
-            (2, Version::V4 | Version::V5) => Kind::Num,
-            (3, Version::V4 | Version::V5) | (2, _) => Kind::Ghi,
-            (254, _) if version > Version::V4 => Kind::Sek,
-            (255, _) => Kind::Eof,
-            _ => Kind::Unknown(kind),
+            (0, _) => ZxcBlockKind::Raw,
+            (1, _) => ZxcBlockKind::Glo,
+            (2, ZxcVersion::V4 | ZxcVersion::V5) => ZxcBlockKind::Num,
+            (3, ZxcVersion::V4 | ZxcVersion::V5) | (2, _) => ZxcBlockKind::Ghi,
+            (254, _) if version > ZxcVersion::V4 => ZxcBlockKind::Sek,
+            (255, _) => ZxcBlockKind::Eof,
+            _ => ZxcBlockKind::Unknown(kind),
         };
         let comp_size = u32::from_le_bytes([a, b, c, d]);
-        if kind == Kind::Eof && comp_size != 0 {
+        if kind == ZxcBlockKind::Eof && comp_size != 0 {
             return Err(Error::corrupt("an EOF block has no payload", "EOF comp_size").at(at.plus(3)));
         }
-        let options = if version == Version::V9 { [flags, reserved] } else { [0; 2] };
-        if matches!(kind, Kind::Eof | Kind::Sek) && options != [0; 2] {
+        let options = if version == ZxcVersion::V9 { [flags, reserved] } else { [0; 2] };
+        if matches!(kind, ZxcBlockKind::Eof | ZxcBlockKind::Sek) && options != [0; 2] {
             return Err(Error::corrupt("must be 0 in an EOF or SEK block", "block flags").at(at.plus(1)));
         }
         Ok(Self { kind, options, comp_size })
@@ -204,7 +204,7 @@ impl BlockHeader {
     /// Fails if it is not known how the block at `at` is coded.
     pub(super) fn check_known(self, at: FileOffset) -> Result<()> {
         match (self.kind, self.options) {
-            (Kind::Unknown(kind), _) => Err(Error::unknown(format!("block type {kind}"), "block type").at(at)),
+            (ZxcBlockKind::Unknown(kind), _) => Err(Error::unknown(format!("block type {kind}"), "block type").at(at)),
             (_, [0, 0]) => Ok(()),
             (_, [flags, reserved]) => {
                 let part = format!("the block flag {:#06x}", u16::from_be_bytes([reserved, flags]));
@@ -220,9 +220,9 @@ impl BlockHeader {
     /// size.
     pub(super) fn physical_size(self, header: &FileHeader, at: FileOffset) -> Result<u64> {
         let limit = match self.kind {
-            Kind::Sek => return Err(Error::corrupt("a seek table before the EOF block", "block type").at(at)),
-            Kind::Raw | Kind::Eof => u64::from(header.block_size),
-            _ if header.version >= Version::V8 => u64::from(header.block_size),
+            ZxcBlockKind::Sek => return Err(Error::corrupt("a seek table before the EOF block", "block type").at(at)),
+            ZxcBlockKind::Raw | ZxcBlockKind::Eof => u64::from(header.block_size),
+            _ if header.version >= ZxcVersion::V8 => u64::from(header.block_size),
             // Upper bound of the expansion of an incompressible block by headers, descriptors and padding.
             _ => u64::from(header.block_size).saturating_add(1 << 16),
         };

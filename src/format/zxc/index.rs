@@ -9,7 +9,7 @@
 //! Limits: number of blocks of a frame against the size of the file and `Limits::entries`; the index and the frames are
 //! charged as they grow.
 //!
-//! Invariants: decodes nothing; every offset in a [`Frame`] is inside the file.
+//! Invariants: decodes nothing; every offset in a [`ZxcFrame`] is inside the file.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -20,14 +20,14 @@ use crate::limits::{Charge, Limits};
 use crate::source::{SmallReads, Source};
 
 use super::footer::{self, Footer, Tail};
-use super::header::{BlockHeader, FileHeader, Kind};
+use super::header::{BlockHeader, FileHeader, ZxcBlockKind};
 use super::offset_list::OffsetList;
 use super::seek::{self, Seek};
-use super::version::Version;
+use super::version::ZxcVersion;
 
 /// A frame: file header, blocks and footer.
 #[derive(Debug)]
-pub(super) struct Frame {
+pub(super) struct ZxcFrame {
     /// Offset of the frame.
     pub(super) at: FileOffset,
     pub(super) header: FileHeader,
@@ -39,9 +39,9 @@ pub(super) struct Frame {
 }
 
 /// Memory of a frame: the list of frames grows by copying to twice its size, and each is moved to its own allocation.
-const FRAME: usize = 4 * size_of::<Frame>();
+const FRAME: usize = 4 * size_of::<ZxcFrame>();
 
-impl Frame {
+impl ZxcFrame {
     /// Number of data blocks.
     pub(super) fn count(&self) -> u64 {
         self.blocks.len().saturating_sub(1)
@@ -65,9 +65,9 @@ impl Frame {
 }
 
 /// Locates the frames of the file, in order; returns at least one.
-pub(super) fn frames(source: &Source, limits: &Limits, account: &Account) -> Result<Vec<Frame>> {
+pub(super) fn frames(source: &Source, limits: &Limits, account: &Account) -> Result<Vec<ZxcFrame>> {
     let header = read_header(source, FileOffset(0))?;
-    if header.version < Version::V9 {
+    if header.version < ZxcVersion::V9 {
         return Ok(vec![single(source, header, limits, account)?]);
     }
     let mut frames = Vec::new();
@@ -96,7 +96,7 @@ fn clearer(source: &Source, header: &FileHeader, limits: &Limits, account: &Acco
 }
 
 /// Locates the single frame of a file of versions 4 to 8.
-fn single(source: &Source, header: FileHeader, limits: &Limits, account: &Account) -> Result<Frame> {
+fn single(source: &Source, header: FileHeader, limits: &Limits, account: &Account) -> Result<ZxcFrame> {
     let start = FileOffset(0);
     let shortest = FileHeader::LEN.saturating_add(BlockHeader::LEN).saturating_add(footer::OLD_LEN);
     let footer_at = FileOffset(source.len().saturating_sub(footer::OLD_LEN));
@@ -136,10 +136,10 @@ fn single(source: &Source, header: FileHeader, limits: &Limits, account: &Accoun
 }
 
 /// Locates the version 9 frame that ends at `end`.
-fn last(source: &Source, end: FileOffset, limits: &Limits, account: &Account) -> Result<Frame> {
+fn last(source: &Source, end: FileOffset, limits: &Limits, account: &Account) -> Result<ZxcFrame> {
     let tail = Tail::read(source, end)?;
     let header = read_header(source, tail.frame)?;
-    if header.version != Version::V9 {
+    if header.version != ZxcVersion::V9 {
         return Err(
             Error::corrupt("only version 9 frames can follow each other", "format version").at(tail.frame.plus(4))
         );
@@ -169,13 +169,13 @@ fn frame(
     seek: Seek,
     blocks: OffsetList,
     account: &Account,
-) -> Result<Frame> {
+) -> Result<ZxcFrame> {
     let count = blocks.len().saturating_sub(1);
     if header.blocks_of(footer.total) > count {
         return Err(Error::corrupt("more than the blocks can hold", "total").at(footer.total_at));
     }
     let charge = account.charge(to_u64(FRAME), "list of frames")?;
-    Ok(Frame { at, header, footer, seek, blocks, _charge: charge })
+    Ok(ZxcFrame { at, header, footer, seek, blocks, _charge: charge })
 }
 
 /// Follows the block headers; returns the blocks and the end of the EOF block.
@@ -196,7 +196,7 @@ fn walk(
         }
         let block = BlockHeader::parse(header.version, headers.array(at, "block header")?, at)?;
         blocks.push(at.0)?;
-        if block.kind == Kind::Eof {
+        if block.kind == ZxcBlockKind::Eof {
             return Ok((blocks, at.plus(BlockHeader::LEN)));
         }
         let size = block.physical_size(header, at)?;

@@ -58,7 +58,7 @@ use frame_state::FrameState;
 use header::{BlockHeader, MAGIC, OLD_MAGIC};
 use seek::Seek;
 use single_block::SingleBlock;
-use version::Version;
+use version::ZxcVersion;
 
 /// The entry in the table of formats.
 pub(super) const FORMAT: Format = Format {
@@ -92,7 +92,7 @@ impl Container for Zxc {
         let frames = &self.stream.frames;
         let total = frames.iter().fold(0_u64, |n, p| n.saturating_add(p.frame.footer.total));
         let first = frames.first().map(|p| &p.frame.header);
-        let version = first.map_or(Version::V5, |h| h.version);
+        let version = first.map_or(ZxcVersion::V5, |h| h.version);
         let mut details = Map::new();
         let sizes: BTreeMap<u32, ()> = frames.iter().map(|p| (p.frame.header.block_size, ())).collect();
         let sizes: Vec<u32> = sizes.into_keys().collect();
@@ -281,10 +281,10 @@ fn checksum_count(state: &FrameState) -> u64 {
 fn checksum_state(state: &FrameState) -> Value {
     let header = &state.frame.header;
     let (covers, whole) = match header.version {
-        Version::V9 => ("decoded bytes", "digest"),
+        ZxcVersion::V9 => ("decoded bytes", "digest"),
         _ => ("stored bytes", "global hash"),
     };
-    let digits = if header.version == Version::V9 { 16 } else { 8 };
+    let digits = if header.version == ZxcVersion::V9 { 16 } else { 8 };
     if let Err(error) = header.check_algorithm(state.frame.at).and_then(|()| header.check_known(state.frame.at)) {
         return json!({ "header": "hash16", "block_header": "hash8", "unknown": error.to_string() });
     }

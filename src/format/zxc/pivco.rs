@@ -44,13 +44,13 @@ struct CodeLevel {
 }
 
 /// The tree of a code: at most 256 leaves and 255 inner nodes.
-struct Tree {
+struct CodeTree {
     nodes: [CodeNode; 512],
     levels: [CodeLevel; MAX_BITS + 2],
     depth: usize,
 }
 
-impl Tree {
+impl CodeTree {
     /// Builds the tree of a complete code of at least two symbols.
     fn new(lengths: &HuffmanLengths) -> Self {
         let mut levels = [CodeLevel::default(); MAX_BITS + 2];
@@ -145,7 +145,7 @@ pub(super) fn decode(
         dst.fill(symbols[0]);
         return Ok(());
     }
-    let mut tree = Tree::new(lengths);
+    let mut tree = CodeTree::new(lengths);
     tree.count(runs, dst.len())?;
     for buffer in buffers.iter_mut() {
         buffer.resize(buffer.len().max(dst.len()), 0);
@@ -180,7 +180,7 @@ pub(super) fn decode(
 }
 
 /// Index in code order of the leftmost leaf `depth` levels below node `i` of level `d`.
-fn first_leaf(tree: &Tree, d: usize, i: usize, depth: u8) -> usize {
+fn first_leaf(tree: &CodeTree, d: usize, i: usize, depth: u8) -> usize {
     let mut node = i;
     for level in d..d + usize::from(depth) {
         node = tree.children(level, node).map_or(node, |(left, _)| left);

@@ -8,7 +8,7 @@
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use super::decode_error::DecodeError;
-use super::version::Version;
+use super::version::ZxcVersion;
 
 /// Version 8 and later: minimum number of bytes after the literals.
 const SLACK: usize = 32;
@@ -99,16 +99,16 @@ impl<'a> PayloadRest<'a> {
     }
 }
 
-fn fields(version: Version, payload: &[u8]) -> Result<Fields<'_>, DecodeError> {
+fn fields(version: ZxcVersion, payload: &[u8]) -> Result<Fields<'_>, DecodeError> {
     let mut rest = PayloadRest { bytes: payload, at: 0 };
     let n_sequences = rest.u32()?;
     let n_literals = rest.u32()?;
     let &[enc_lit, enc_tok, enc_match, enc_off] = rest.take(4, SHORT)?.stored else { return Err(SHORT) };
     // Readers of earlier versions, which no longer change, ignore the field.
-    if version == Version::V9 && enc_match != 0 {
+    if version == ZxcVersion::V9 && enc_match != 0 {
         return Err(DecodeError::unknown("match encoding", enc_match, "enc_mlen").plus(10));
     }
-    if version < Version::V8 {
+    if version < ZxcVersion::V8 {
         rest.take(4, SHORT)?;
     }
     Ok(Fields { n_sequences, n_literals, enc_lit, enc_tok, enc_off, rest })
@@ -121,20 +121,20 @@ fn times(count: usize, width: usize) -> usize {
 
 impl<'a> GloSections<'a> {
     /// Parses the sections of `payload`; the block decodes to at most `block_size` bytes.
-    pub(super) fn parse(version: Version, payload: &'a [u8], block_size: usize) -> Result<Self, DecodeError> {
+    pub(super) fn parse(version: ZxcVersion, payload: &'a [u8], block_size: usize) -> Result<Self, DecodeError> {
         let Fields { n_sequences, n_literals, enc_lit, enc_tok, enc_off, mut rest } = fields(version, payload)?;
         let enc_lit = match enc_lit {
             0 => EncLit::Raw,
             1 => EncLit::Rle,
-            2 if version > Version::V4 => EncLit::Huffman,
-            3 if version > Version::V5 => EncLit::Shared,
+            2 if version > ZxcVersion::V4 => EncLit::Huffman,
+            3 if version > ZxcVersion::V5 => EncLit::Shared,
             _ => return Err(DecodeError::unknown("literal encoding", enc_lit, "enc_lit").plus(8)),
         };
-        let coded_tokens = version >= Version::V7 && enc_tok == 2;
-        if version >= Version::V8 && !matches!(enc_tok, 0 | 2) {
+        let coded_tokens = version >= ZxcVersion::V7 && enc_tok == 2;
+        if version >= ZxcVersion::V8 && !matches!(enc_tok, 0 | 2) {
             return Err(DecodeError::unknown("token encoding", enc_tok, "enc_tok").plus(9));
         }
-        if version >= Version::V8 && enc_off > 1 {
+        if version >= ZxcVersion::V8 && enc_off > 1 {
             return Err(DecodeError::unknown("offset encoding", enc_off, "enc_off").plus(11));
         }
         if coded_tokens && (n_sequences == 0 || n_sequences > block_size) {
@@ -144,7 +144,7 @@ impl<'a> GloSections<'a> {
         let offset_bytes = times(n_sequences, if short_offsets { 1 } else { 2 });
 
         let (literals, tokens, offsets, extras);
-        if version < Version::V8 {
+        if version < ZxcVersion::V8 {
             let mut size = || Ok((rest.u32()?, rest.u32()?));
             let ((c0, r0), (c1, _), (c2, _), (c3, _)) = (size()?, size()?, size()?, size()?);
             literals = Section { decoded: if enc_lit == EncLit::Raw { c0 } else { r0 }, ..rest.take(c0, MISFIT)? };
@@ -175,10 +175,10 @@ impl<'a> GloSections<'a> {
 
 impl<'a> GhiSections<'a> {
     /// Parses the sections of `payload`.
-    pub(super) fn parse(version: Version, payload: &'a [u8]) -> Result<Self, DecodeError> {
+    pub(super) fn parse(version: ZxcVersion, payload: &'a [u8]) -> Result<Self, DecodeError> {
         let Fields { n_sequences, n_literals, enc_lit, enc_tok, mut rest, .. } = fields(version, payload)?;
         let words = times(n_sequences, 4);
-        if version < Version::V8 {
+        if version < ZxcVersion::V8 {
             let mut size = || {
                 let low = rest.u32()?;
                 rest.u32()?;

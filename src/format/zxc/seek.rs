@@ -18,7 +18,7 @@ use crate::limits::Limits;
 use crate::source::{SmallReads, Source};
 
 use super::footer::{self, Footer};
-use super::header::{BlockHeader, FileHeader, Kind};
+use super::header::{BlockHeader, FileHeader, ZxcBlockKind};
 use super::offset_list::OffsetList;
 
 /// Number of blocks per anchor in version 9.
@@ -39,7 +39,11 @@ pub(super) enum Seek {
 fn sek_header(source: &Source, header: &FileHeader, at: FileOffset) -> Result<BlockHeader> {
     let bytes = Cursor::new(&source.get(at, BlockHeader::LEN, "SEK block header")?, at).array("SEK block header")?;
     let block = BlockHeader::parse(header.version, bytes, at)?;
-    if block.kind == Kind::Sek { Ok(block) } else { Err(Error::corrupt("not a SEK block", "block type").at(at)) }
+    if block.kind == ZxcBlockKind::Sek {
+        Ok(block)
+    } else {
+        Err(Error::corrupt("not a SEK block", "block type").at(at))
+    }
 }
 
 /// The value of a check, or `None` if the bytes fail it; other errors, such as a failed read, are returned.
@@ -151,7 +155,7 @@ fn eof_before(source: &Source, header: &FileHeader, sek: FileOffset) -> Result<F
     let eof = FileOffset(sek.0.checked_sub(BlockHeader::LEN).ok_or_else(missing)?);
     let bytes = Cursor::new(&source.get(eof, BlockHeader::LEN, "EOF block")?, eof).array("EOF block")?;
     match BlockHeader::parse(header.version, bytes, eof)?.kind {
-        Kind::Eof => Ok(eof),
+        ZxcBlockKind::Eof => Ok(eof),
         _ => Err(missing()),
     }
 }

@@ -3,7 +3,7 @@
 
 /// A version of the format. Version byte 5 covers four dialects, which are read the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Version {
+pub(super) enum ZxcVersion {
     V4,
     V5,
     V6,
@@ -12,7 +12,7 @@ pub(super) enum Version {
     V9,
 }
 
-impl Version {
+impl ZxcVersion {
     /// The version byte of the file header.
     pub(super) fn number(self) -> u8 {
         match self {

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use super::order::{Order, Step};
 use super::sessions::Parsed;
-use super::{Directory, lock, names};
+use super::{MirroredDir, lock, names};
 use crate::bytes::to_u64;
 use crate::error::Result;
 use crate::fs::offload::{JobTurn, On};
@@ -167,7 +167,7 @@ impl ContainerWalk {
     }
 }
 
-impl Directory {
+impl MirroredDir {
     /// Records that the container in `slot` was entered for the first time, and prepares those that follow.
     pub(super) fn entered(self: &Arc<Self>, slot: u32, session: &Arc<Session>) {
         if self.is_far || self.containers.rules.is_flat() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fuser::Notifier;
 
-use super::{Directory, Inodes, lock};
+use super::{Inodes, MirroredDir, lock};
 use crate::error::Error;
 use crate::fs::faults::Faults;
 use crate::fs::source_watch::Watch;
@@ -17,7 +17,7 @@ use crate::fs::sys;
 /// Interval of checks of the containers in use.
 const PERIOD: Duration = Duration::from_millis(500);
 
-impl Directory {
+impl MirroredDir {
     /// Handles a failed check of a container that has served bytes: the kernel drops its pages. The container may have
     /// been closed since; its inodes, and their pages, are kept.
     pub(super) fn failing(&self, watch: &Arc<Watch>, faults: &Faults) -> impl Fn(&Error) + Send + Sync + 'static {

@@ -19,7 +19,7 @@ use super::as_of::AsOf;
 use super::names::{DirNames, NameKind, each, plain};
 use super::nodes::EntryKey;
 use super::outer::{SOON, errno};
-use super::{Directory, MINUTE};
+use super::{MINUTE, MirroredDir};
 use crate::account::Share;
 use crate::error::{self, Error, Result};
 use crate::fs::inode_attr::Numbering;
@@ -97,7 +97,7 @@ impl Flat {
     }
 }
 
-impl Directory {
+impl MirroredDir {
     /// The names of the containers in the directory `parent`.
     pub(super) fn flat_names(&self, parent: u64, below: &Below) -> Result<Arc<FlatNames>> {
         let itself = below.stat_itself()?;

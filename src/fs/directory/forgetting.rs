@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 
 use fuser::INodeNo;
 
-use super::Directory;
+use super::MirroredDir;
 
 /// Inodes that one request asks to forget: more than a request adds on average, so that they become fewer.
 const AT_ONCE: usize = 64;
 
-impl Directory {
+impl MirroredDir {
     /// If user `uid`, whose request was answered, holds many inodes, asks the kernel to forget the oldest. Must not be
     /// called inside a request: to forget an inode, the kernel waits for the requests in its directory.
     pub(super) fn forget_some(&self, uid: u32) {

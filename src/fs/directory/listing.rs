@@ -13,30 +13,30 @@ use super::as_of::AsOf;
 use super::names::{DirNames, ListedName, NameKind};
 use super::nodes::EntryKey;
 use super::outer::{HANDLE, SOON, errno, kind, seen_at};
-use super::{Directory, Handle, OpenDir};
+use super::{DirHandle, MirroredDir, MirroredOpenDir};
 use crate::account::Holding;
 use crate::error::Result;
 use crate::fs::shared::{DOTS, GENERATION};
 use crate::source::Below;
 use crate::tree::Ino;
 
-impl Directory {
+impl MirroredDir {
     /// Lists the directory `number`; returns its handle.
     pub(super) fn open_dir(&self, number: u64, uid: u32) -> Result<FileHandle, Errno> {
         let below = self.below(number)?;
         let share = self.users.share(uid, HANDLE).map_err(|e| errno(&e))?;
         let open = self.listing(number, uid, below).map_err(|e| errno(&e))?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        super::write(&self.listings).insert(number, Handle { open, _share: share });
+        super::write(&self.listings).insert(number, DirHandle { open, _share: share });
         Ok(FileHandle(number))
     }
 
     /// The names in the directory `number`, which is `below`, for user `uid`: reuses the user's last listing if the
     /// directory has not changed since.
-    fn listing(&self, number: u64, uid: u32, below: Below) -> Result<Arc<OpenDir>> {
+    fn listing(&self, number: u64, uid: u32, below: Below) -> Result<Arc<MirroredOpenDir>> {
         let seen = below.stat_itself()?;
         // Containers can change their files without another version of the directory.
-        let is_now = |dir: &Arc<OpenDir>| dir.as_of.is_same(&seen, Duration::ZERO) && dir.as_of.age() < SOON;
+        let is_now = |dir: &Arc<MirroredOpenDir>| dir.as_of.is_same(&seen, Duration::ZERO) && dir.as_of.age() < SOON;
         if let Some(dir) = self.recent_listings.in_use(&(uid, number)).filter(is_now) {
             return Ok(dir);
         }
@@ -45,7 +45,7 @@ impl Directory {
             rules if rules.is_flat() => self.list_flat(number, &below, share),
             rules => DirNames::list(&below, rules, share),
         };
-        let dir = Arc::new(OpenDir { names: RwLock::new(names?), as_of, far: self.is_far.then_some(below) });
+        let dir = Arc::new(MirroredOpenDir { names: RwLock::new(names?), as_of, far: self.is_far.then_some(below) });
         self.recent_listings.put((uid, number), Arc::downgrade(&dir));
         Ok(dir)
     }
@@ -54,7 +54,7 @@ impl Directory {
     fn entries(
         &self,
         number: u64,
-        dir: &OpenDir,
+        dir: &MirroredOpenDir,
         offset: u64,
         mut add: impl FnMut(Option<ListedName<'_>>, u64, &[u8], u64) -> bool,
     ) -> Result<(), Errno> {
@@ -81,7 +81,7 @@ impl Directory {
         }
     }
 
-    /// As [`Directory::entries`], with the directory itself.
+    /// As [`MirroredDir::entries`], with the directory itself.
     fn add_entries(
         &self,
         number: u64,
@@ -96,7 +96,12 @@ impl Directory {
     }
 
     /// Passes the directory `number` as it is now to `then`; one on a server as it was listed.
-    fn now<T>(&self, number: u64, dir: &OpenDir, then: impl FnOnce(&Below) -> Result<T, Errno>) -> Result<T, Errno> {
+    fn now<T>(
+        &self,
+        number: u64,
+        dir: &MirroredOpenDir,
+        then: impl FnOnce(&Below) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         match &dir.far {
             Some(below) => then(below),
             None => then(&self.below(number)?),
@@ -167,6 +172,6 @@ impl Directory {
 }
 
 /// Attributes for `.` and `..`.
-fn stat_dots(me: &Directory, below: &Below, number: u64) -> Option<FileAttr> {
+fn stat_dots(me: &MirroredDir, below: &Below, number: u64) -> Option<FileAttr> {
     Some(me.attr(number, &below.stat_itself().ok()?, false))
 }

@@ -47,7 +47,7 @@ use super::killed::{Killed, Waits};
 use super::offload::{JobTurn, Offload, On};
 use super::options::{Access, MountOptions, Owner};
 use super::session::Session;
-use super::shared::{Decoder, catch_panic};
+use super::shared::{DecodedBy, catch_panic};
 use super::source_watch::Watch;
 use super::sys;
 use super::wake::Wake;
@@ -72,7 +72,7 @@ pub(super) use replies::To;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The state of a directory mount.
-pub(super) struct Directory {
+pub(super) struct MirroredDir {
     containers: Containers,
     owner: Owner,
     access: Access,
@@ -82,17 +82,17 @@ pub(super) struct Directory {
     cache: Arc<Cache>,
     offload: Arc<Offload>,
     activity: Arc<Activity>,
-    decoder: Decoder,
+    decoder: DecodedBy,
     users: Users,
     /// Tells the kernel, once the session has begun.
     notifier: OnceLock<Notifier>,
     is_forgetting: AtomicBool,
     /// Files that are passed through and open.
-    files: RwLock<HashMap<u64, (Handle<OpenFile>, InUse)>>,
+    files: RwLock<HashMap<u64, (DirHandle<OpenFile>, InUse)>>,
     recent_files: Recent<(u32, u64, Version), Weak<OpenFile>>,
     /// Directories that are open.
-    listings: RwLock<HashMap<u64, Handle<OpenDir>>>,
-    recent_listings: Recent<(u32, u64), Weak<OpenDir>>,
+    listings: RwLock<HashMap<u64, DirHandle<MirroredOpenDir>>>,
+    recent_listings: Recent<(u32, u64), Weak<MirroredOpenDir>>,
     next: AtomicU64,
     /// Wakes the thread that checks the containers in use.
     wake: Arc<Wake>,
@@ -110,7 +110,7 @@ pub(super) struct Directory {
 }
 
 /// The object behind a handle, shared with other handles of the same user.
-struct Handle<T> {
+struct DirHandle<T> {
     open: Arc<T>,
     _share: Share,
 }
@@ -126,7 +126,7 @@ struct OpenFile {
 }
 
 /// A directory that is open.
-struct OpenDir {
+struct MirroredOpenDir {
     /// They only grow, if it is on a server.
     names: RwLock<DirNames>,
     as_of: AsOf,
@@ -152,13 +152,13 @@ struct ContainerSlot {
     numbers: Option<Numbers>,
 }
 
-impl fmt::Debug for Directory {
+impl fmt::Debug for MirroredDir {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Directory").field("containers", &self.containers).finish_non_exhaustive()
+        f.debug_struct("MirroredDir").field("containers", &self.containers).finish_non_exhaustive()
     }
 }
 
-impl Directory {
+impl MirroredDir {
     pub(super) fn new(
         containers: Containers,
         request: &MountOptions,

@@ -20,7 +20,7 @@ use fuser::{Errno, FileAttr, FileHandle, FileType, FopenFlags, INodeNo, ReplyDat
 use rustix::fs::FileType as Native;
 
 use super::nodes::{EntryKey, identity};
-use super::{Directory, Handle, OpenFile};
+use super::{DirHandle, MirroredDir, OpenFile};
 use crate::account::Holding;
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
@@ -60,7 +60,7 @@ pub(super) fn kind(native: Native) -> FileType {
     }
 }
 
-impl Directory {
+impl MirroredDir {
     /// The attributes of an entry; `is_tree`: of the root of a container.
     pub(super) fn attr(&self, number: u64, seen: &Seen, is_tree: bool) -> FileAttr {
         let mtime = time(seen.mtime);
@@ -215,7 +215,7 @@ impl Directory {
     }
 
     /// A handle of `file`, for the user, inode and version in `key`; a version takes one descriptor.
-    fn open_file(&self, file: Passed, key: (u32, u64, Version)) -> Result<Handle<OpenFile>> {
+    fn open_file(&self, file: Passed, key: (u32, u64, Version)) -> Result<DirHandle<OpenFile>> {
         let (uid, number, _) = key;
         let share = self.users.share(uid, HANDLE)?;
         let (killed, holding) = match &file {
@@ -224,11 +224,11 @@ impl Directory {
             Passed::Local(_) => (None, FILE),
         };
         if let Some(open) = self.recent_files.in_use(&key).filter(|_| killed.is_none()) {
-            return Ok(Handle { open, _share: share });
+            return Ok(DirHandle { open, _share: share });
         }
         let open = Arc::new(OpenFile { _share: self.users.share(uid, holding)?, number, file, killed });
         self.recent_files.put(key, Arc::downgrade(&open));
-        Ok(Handle { open, _share: share })
+        Ok(DirHandle { open, _share: share })
     }
 
     fn file(&self, handle: u64) -> Option<Arc<OpenFile>> {

@@ -5,12 +5,12 @@ use std::ffi::OsString;
 
 use fuser::Errno;
 
-use super::Directory;
+use super::MirroredDir;
 use super::nodes::Mark;
 use super::outer::errno;
 use crate::source::{Below, Seen};
 
-impl Directory {
+impl MirroredDir {
     /// The mirrored directory `number`, if it is still the one whose rights the kernel has checked.
     pub(super) fn below(&self, number: u64) -> Result<Below, Errno> {
         let (path, marks) = self.state().nodes.chain(number).ok_or(Errno::ESTALE)?;
@@ -19,7 +19,7 @@ impl Directory {
         self.are_known(&[seen], marks.last().as_slice()).map(|()| below)
     }
 
-    /// As [`Directory::below`], if each directory on the way is too.
+    /// As [`MirroredDir::below`], if each directory on the way is too.
     pub(super) fn below_known(&self, number: u64) -> Result<Below, Errno> {
         let (path, marks) = self.state().nodes.chain(number).ok_or(Errno::ESTALE)?;
         let (below, seen) = self.containers.top.below_seeing(&path).map_err(|e| errno(&e))?;

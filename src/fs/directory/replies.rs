@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use fuser::{Errno, FopenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus};
 use fuser::{ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyXattr};
 
-use super::Directory;
+use super::MirroredDir;
 use super::flat::FlatEntry;
 use super::nodes::{NodePlace, place};
 use super::outer::SOON;
@@ -27,10 +27,10 @@ pub(in crate::fs) enum To<'a> {
     /// An inode of the container in a slot.
     Container(u32, Ino),
     /// An inode of a directory, outside of its containers.
-    Outer(&'a Arc<Directory>, u64),
+    Outer(&'a Arc<MirroredDir>, u64),
 }
 
-impl Directory {
+impl MirroredDir {
     /// Where a call on an entry goes; the root of a container is an entry of the mirrored directory.
     pub(in crate::fs) fn entry(self: &Arc<Self>, number: u64) -> To<'_> {
         match place(number) {
@@ -44,7 +44,7 @@ impl Directory {
         }
     }
 
-    /// As [`Directory::entry`], for a call on the content of a directory.
+    /// As [`MirroredDir::entry`], for a call on the content of a directory.
     pub(in crate::fs) fn content(self: &Arc<Self>, number: u64) -> To<'_> {
         match self.entry(number) {
             To::Outer(_, number) => self.slot(number).map_or(To::Outer(self, number), |slot| To::Container(slot, ROOT)),

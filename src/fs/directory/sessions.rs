@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::nodes::{LARGEST, base};
-use super::{Directory, Inodes};
+use super::{Inodes, MirroredDir};
 use crate::error::{Error, Kind, Result};
 use crate::fs::held::Holders;
 use crate::fs::inode_attr::{AttrBuilder, Numbering};
 use crate::fs::killed::Killed;
 use crate::fs::session::Session;
-use crate::fs::shared::{Decoder, Shared};
+use crate::fs::shared::{DecodedBy, Shared};
 use crate::fs::source_watch::Watch;
 use crate::limits::Charge;
 use crate::mirror::{Look, Opened};
@@ -46,7 +46,7 @@ impl Parsed {
     }
 }
 
-impl Directory {
+impl MirroredDir {
     /// The container in `slot`, opened if necessary.
     pub(super) fn opened(&self, slot: u32) -> Result<Arc<Session>> {
         let stale = || Error::new(Kind::Changed, "file");
@@ -117,7 +117,7 @@ impl Directory {
         }
     }
 
-    /// As [`Directory::charge`], for a container that may not be entered: closes no others.
+    /// As [`MirroredDir::charge`], for a container that may not be entered: closes no others.
     pub(super) fn charge_ahead(&self) -> Result<Charge> {
         self.containers.options.account.charge_list(CONTAINER, "open container")
     }
@@ -151,7 +151,7 @@ impl Directory {
             None => tree,
         };
         let gpu = self.containers.options.gpu.clone();
-        let decoder: Decoder = Box::new(move || gpu.decoder());
+        let decoder: DecodedBy = Box::new(move || gpu.decoder());
         let threads = (self.cache.clone(), self.offload.clone());
         let holders = Holders::new(&self.users, CONTAINER, &self.activity);
         let mut shared = Shared::new(tree, faults, threads, watch, attributes, holders, decoder);

@@ -17,27 +17,27 @@ use crate::source::Top;
 use crate::tree::{Kind, ROOT};
 
 /// The mount of a directory with one container, for all users; the kernel knows nothing of it yet.
-fn mounted(dir: &Path, layout: Layout) -> Arc<Directory> {
+fn mounted(dir: &Path, layout: Layout) -> Arc<MirroredDir> {
     std::fs::write(dir.join("x.fzm"), b"no container").unwrap();
     mount(dir, layout)
 }
 
-fn mount(dir: &Path, layout: Layout) -> Arc<Directory> {
+fn mount(dir: &Path, layout: Layout) -> Arc<MirroredDir> {
     let rules = Rules { layout, ..Rules::default() };
     let containers = Containers::new(Top::open(dir).unwrap(), rules, Options::default());
     let cache = Cache::new(1 << 20, 1);
     let offload = Offload::new(cache.clone(), Threads::new(1));
     let request = MountOptions { access: Access::AllUsers, ..MountOptions::new(dir, "mnt") };
-    Directory::new(containers, &request, cache, offload, Arc::default(), 7).unwrap()
+    MirroredDir::new(containers, &request, cache, offload, Arc::default(), 7).unwrap()
 }
 
 /// Looks a container up; its number.
-fn found(mount: &Arc<Directory>, name: &str) -> u64 {
+fn found(mount: &Arc<MirroredDir>, name: &str) -> u64 {
     mount.find(ROOT.0, OsStr::new(name), 0).unwrap().unwrap().ino.0
 }
 
 /// Looks the container up and enters it: its number and its session.
-fn entered(mount: &Arc<Directory>) -> (u64, Arc<Session>) {
+fn entered(mount: &Arc<MirroredDir>) -> (u64, Arc<Session>) {
     let number = found(mount, "x.fzm");
     (number, mount.opened(mount.slot(number).unwrap()).unwrap())
 }
@@ -129,7 +129,7 @@ fn a_check_that_fails_when_its_container_is_closed_already_makes_the_kernel_drop
     assert!(mount.watches().is_empty(), "no file is open");
     assert!(mount.failed().is_empty());
     fails(&Error::corrupt("wrong", "checksum"));
-    let is_looked_at = |mount: &Directory| mount.failed().iter().any(|looked| Arc::ptr_eq(looked, &watch));
+    let is_looked_at = |mount: &MirroredDir| mount.failed().iter().any(|looked| Arc::ptr_eq(looked, &watch));
     assert!(is_looked_at(&mount) && !is_looked_at(&mount), "once");
     assert!(!Arc::ptr_eq(&again.shared().watch, &watch));
 }
@@ -145,7 +145,7 @@ fn series() -> tempfile::TempDir {
 }
 
 /// Enters a container of a [`series`], as a program does that reads its `data.raw`.
-fn read_whole(mount: &Arc<Directory>, i: u32) -> Arc<Session> {
+fn read_whole(mount: &Arc<MirroredDir>, i: u32) -> Arc<Session> {
     let number = found(mount, &format!("{i}.b2nd"));
     let slot = mount.slot(number).unwrap();
     let session = mount.opened(slot).unwrap();

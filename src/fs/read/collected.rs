@@ -19,9 +19,9 @@ pub(super) const HELD: u64 = 32 << 20;
 
 /// Bytes that all waiting requests hold.
 #[derive(Debug, Default)]
-pub(super) struct Held(AtomicU64);
+pub(super) struct HeldBytes(AtomicU64);
 
-impl Held {
+impl HeldBytes {
     /// Counts `bytes` if they fit.
     fn reserve(&self, bytes: u64) -> bool {
         let fits = |held: u64| held.checked_add(bytes).filter(|&sum| sum <= HELD);
@@ -39,7 +39,7 @@ impl Held {
 pub(super) struct Collected {
     pub(super) pieces: HashMap<PieceKey, Piece>,
     pub(super) copied: Option<Copied>,
-    /// Bytes counted in [`Held`].
+    /// Bytes counted in [`HeldBytes`].
     held: u64,
 }
 
@@ -63,7 +63,7 @@ impl Collected {
         piece: Piece,
         view: &View,
         range: &Range<u64>,
-        held: Option<&Held>,
+        held: Option<&HeldBytes>,
     ) -> Result<()> {
         let bytes = to_u64(piece.len());
         self.pieces.insert(key, piece);
@@ -78,7 +78,7 @@ impl Collected {
     }
 
     /// Copies the bytes of `range` out of the pieces, and drops them.
-    fn copy(&mut self, view: &View, range: &Range<u64>, held: &Held) -> Result<()> {
+    fn copy(&mut self, view: &View, range: &Range<u64>, held: &HeldBytes) -> Result<()> {
         let len = range.end.saturating_sub(range.start);
         let copied = match &mut self.copied {
             Some(copied) => copied,
@@ -95,7 +95,7 @@ impl Collected {
     }
 
     /// Stops counting its bytes.
-    pub(super) fn release(&mut self, held: &Held) {
+    pub(super) fn release(&mut self, held: &HeldBytes) {
         held.0.fetch_sub(mem::take(&mut self.held), Ordering::Relaxed);
     }
 }

@@ -26,7 +26,7 @@ use crate::format::{BlobRef, Fetch, Piece};
 use crate::tree::{Ino, OpenFile};
 use crate::view::View;
 
-use collected::{Collected, Copied, Held};
+use collected::{Collected, Copied, HeldBytes};
 use plan::{Needed, Plan, plan};
 use reply::Reply;
 use sequential_files::SequentialFiles;
@@ -62,14 +62,14 @@ pub(super) struct Reader {
     cache: Arc<Cache>,
     watch: Arc<Watch>,
     offload: Arc<Offload>,
-    held: Held,
+    held: HeldBytes,
     faults: Faults,
     sequential: Mutex<SequentialFiles>,
 }
 
 impl Reader {
     pub(super) fn new(cache: Arc<Cache>, watch: Arc<Watch>, offload: Arc<Offload>, faults: Faults) -> Self {
-        Self { cache, watch, offload, held: Held::default(), faults, sequential: Mutex::default() }
+        Self { cache, watch, offload, held: HeldBytes::default(), faults, sequential: Mutex::default() }
     }
 
     /// Opens `file`, which serves the bytes of `view`.

@@ -33,7 +33,7 @@ const TRIES: u32 = 3;
 
 /// An object, as a list describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Object {
+pub(super) struct ObjectEntry {
     pub(super) size: u64,
     /// Seconds since 1970.
     pub(super) modified: i64,
@@ -62,7 +62,7 @@ pub(super) enum Depth {
     All,
 }
 
-impl Object {
+impl ObjectEntry {
     /// Its state.
     pub(super) fn seen(&self) -> Seen {
         Seen::far(self.size, self.modified, self.etag.as_deref())
@@ -73,7 +73,7 @@ impl Object {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
     /// Their names below the prefix; without an object, that of a prefix.
-    pub(super) entries: Vec<(String, Option<Object>)>,
+    pub(super) entries: Vec<(String, Option<ObjectEntry>)>,
     /// Where the next page begins.
     pub(super) next: Option<String>,
 }
@@ -99,7 +99,7 @@ pub(super) fn page(
 pub(super) fn all_below(
     (address, session): (&Address, &Session),
     timeout: Duration,
-    each: &mut dyn FnMut(&str, &Object) -> Result<bool>,
+    each: &mut dyn FnMut(&str, &ObjectEntry) -> Result<bool>,
 ) -> Result<()> {
     address.has_lists()?;
     let base = address.base();
@@ -208,7 +208,7 @@ impl Page {
                 && !key.ends_with("%2F")
                 && let Some(name) = name(key)
             {
-                page.entries.push((name, Some(Object { size, modified, etag })));
+                page.entries.push((name, Some(ObjectEntry { size, modified, etag })));
             }
         }
         let mut rest = list;
@@ -296,7 +296,7 @@ mod tests {
             <CommonPrefixes><Prefix>p//</Prefix></CommonPrefixes></ListBucketResult>";
         let asked = |base, depth| Query { base, prefix: base, depth, most: PAGE };
         let page = Page::parse(text, asked("p/", Depth::One)).unwrap();
-        let object = Object { size: 7, modified: 1_255_369_830, etag: Some("\"e\"".to_owned()) };
+        let object = ObjectEntry { size: 7, modified: 1_255_369_830, etag: Some("\"e\"".to_owned()) };
         assert_eq!(page.entries, [("a b+c%.fzm".to_owned(), Some(object)), ("\u{e4}".to_owned(), None)]);
         assert_eq!(page.next.as_deref(), Some("a&b"));
         for text in [

@@ -203,6 +203,6 @@ impl Prefix {
     }
 }
 
-fn seen(object: Option<&listing::Object>) -> Seen {
-    object.map_or_else(Seen::far_dir, listing::Object::seen)
+fn seen(object: Option<&listing::ObjectEntry>) -> Seen {
+    object.map_or_else(Seen::far_dir, listing::ObjectEntry::seen)
 }

@@ -9,7 +9,7 @@ use crate::format::Piece;
 use crate::view::{Lookup, computed, subslice, whole};
 
 use super::axis::{Cell, offset};
-use super::{AXES, GridReader, Index};
+use super::{AXES, AxisIndex, GridReader};
 
 /// Caches the last piece: blocks are visited in blob order.
 pub(super) struct Pieces<'a> {
@@ -53,7 +53,7 @@ impl Pieces<'_> {
             None => (1, to_u64(run), to_u64(run)),
         };
         let outer = n.saturating_sub(2);
-        let mut step: Index = [0; AXES];
+        let mut step: AxisIndex = [0; AXES];
         loop {
             let from: u64 = (0..outer).map(|d| step[d] * reader.axes[d].per_step).sum();
             let to: u64 = (0..outer).map(|d| step[d] * reader.strides[d]).sum();

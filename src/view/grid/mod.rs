@@ -38,9 +38,9 @@ const AXES: usize = RANK + 1;
 const BLOCKS: u64 = 1 << 30;
 const PER_BYTE: u64 = 1 << 12;
 
-type Index = [u64; AXES];
+type AxisIndex = [u64; AXES];
 /// Called with a box, from its first index to past its last; returns whether to continue.
-type EachBox<'a> = dyn FnMut(&Index, &Index) -> Result<bool> + 'a;
+type EachBox<'a> = dyn FnMut(&AxisIndex, &AxisIndex) -> Result<bool> + 'a;
 /// Called with the part of a box in one block; returns whether to continue.
 type EachBlock<'a> = dyn FnMut(&[Cell]) -> Result<bool> + 'a;
 
@@ -286,7 +286,13 @@ impl GridReader {
     }
 
     /// Divides `range` into boxes; the range counts bytes in C order within the axes from `d` on.
-    fn boxes(&self, d: usize, range: Range<u64>, prefix: &mut (Index, Index), each: &mut EachBox) -> Result<bool> {
+    fn boxes(
+        &self,
+        d: usize,
+        range: Range<u64>,
+        prefix: &mut (AxisIndex, AxisIndex),
+        each: &mut EachBox,
+    ) -> Result<bool> {
         let stride = self.strides[d];
         let (first, last) = (range.start / stride, range.end / stride);
         let (head, tail) = (range.start % stride, range.end % stride);
@@ -320,7 +326,7 @@ impl GridReader {
         d: usize,
         i: u64,
         range: Range<u64>,
-        prefix: &mut (Index, Index),
+        prefix: &mut (AxisIndex, AxisIndex),
         each: &mut EachBox,
     ) -> Result<bool> {
         prefix.0[d] = i;

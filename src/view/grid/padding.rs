@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::bytes::to_usize;
 use crate::error::Result;
 
-use super::{AXES, GridReader, Index};
+use super::{AXES, AxisIndex, GridReader};
 
 impl GridReader {
     /// Clears the bytes of `range` of C order that are outside the array; `dst` stands for the range.
@@ -36,12 +36,12 @@ impl GridReader {
     }
 
     /// Clears the box from `lo` to `hi`, in as long runs as possible; `dst` stands for the bytes from `at` on.
-    fn clear(&self, lo: &Index, hi: &Index, at: u64, dst: &mut [u8]) -> Result<()> {
+    fn clear(&self, lo: &AxisIndex, hi: &AxisIndex, at: u64, dst: &mut [u8]) -> Result<()> {
         let n = self.axes.len();
         // The axes inside `run` are whole, so that its steps follow each other.
         let run = (1..n).rev().find(|&d| lo[d] > 0 || hi[d] < self.axes[d].len).unwrap_or(0);
         let len = to_usize((hi[run] - lo[run]) * self.strides[run], "range")?;
-        let mut step: Index = [0; AXES];
+        let mut step: AxisIndex = [0; AXES];
         step[..=run].copy_from_slice(&lo[..=run]);
         loop {
             let out: u64 = (0..=run).map(|d| step[d] * self.strides[d]).sum();

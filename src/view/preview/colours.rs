@@ -96,14 +96,14 @@ fn between(points: &[u32], at: usize, of: usize) -> u32 {
 
 /// How values become colours.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Look {
+pub(super) struct Colouring {
     pub(super) map: ColourMap,
     /// The values of the first and the last colour, if they are chosen.
     pub(super) low: Option<f64>,
     pub(super) high: Option<f64>,
 }
 
-impl Look {
+impl Colouring {
     /// Whether the range is that of the values.
     pub(super) fn is_automatic(&self) -> bool {
         self.low.is_none() && self.high.is_none()

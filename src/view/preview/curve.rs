@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::cells::Cells;
-use super::colours::Look;
+use super::colours::Colouring;
 use super::plane::Plane;
 use super::png_file::{Legend, Picture};
 use super::scale::Scale;
@@ -20,7 +20,7 @@ const LINE: i64 = 2;
 /// Height of a mark, twice its width.
 const MARK: usize = 8;
 
-pub(super) fn draw(plane: &Plane, cells: &Cells, look: &Look) -> Picture {
+pub(super) fn draw(plane: &Plane, cells: &Cells, look: &Colouring) -> Picture {
     let scale = Scale::of_curve(cells).with(look);
     let (width, height) = (plane.width() as usize, plane.height() as usize);
     let bottom = height as f64 - 1.0 - MARGIN;

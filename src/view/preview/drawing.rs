@@ -8,7 +8,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{Array, Content, Fetch};
 
 use super::cells::Cells;
-use super::colours::{ColourMap, Look};
+use super::colours::{ColourMap, Colouring};
 use super::plan::PlanePlan;
 use super::plane::{Plane, SIDE};
 use super::png_file::{self, Size};
@@ -64,7 +64,7 @@ pub fn picture(
     account: &Account,
     fetch: &dyn Fetch,
 ) -> Result<Vec<u8>> {
-    let look = Look { low: drawing.low, high: drawing.high, map: ColourMap::named(&drawing.colours)? };
+    let look = Colouring { low: drawing.low, high: drawing.high, map: ColourMap::named(&drawing.colours)? };
     if look.is_empty() {
         return Err(usage("the smallest value is not less than the largest"));
     }

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::cells::{Cells, NO_LABEL};
-use super::colours::Look;
+use super::colours::Colouring;
 use super::plan::edge;
 use super::plane::Plane;
 use super::png_file::{Legend, Picture};
@@ -14,7 +14,7 @@ const FEW: usize = 500;
 /// Cells of a side that are drawn so large that each is seen.
 const LARGE: usize = 256;
 
-pub(super) fn draw(plane: &Plane, cells: &Cells, look: &Look) -> Picture {
+pub(super) fn draw(plane: &Plane, cells: &Cells, look: &Colouring) -> Picture {
     // Colour 0 is transparent.
     let (colours, legend) = colours(cells, look);
     let (width, height) = (plane.width(), plane.height());
@@ -32,7 +32,7 @@ pub(super) fn draw(plane: &Plane, cells: &Cells, look: &Look) -> Picture {
 }
 
 /// The colour of each cell, 0 for transparent, and the legend.
-fn colours(cells: &Cells, look: &Look) -> (Vec<u8>, Legend) {
+fn colours(cells: &Cells, look: &Colouring) -> (Vec<u8>, Legend) {
     let map = look.map;
     if let Some((values, labels)) = &cells.labels
         && look.is_automatic()

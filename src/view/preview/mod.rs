@@ -31,7 +31,7 @@ use crate::{platform, text};
 
 use super::View;
 use cells::Cells;
-use colours::Look;
+use colours::Colouring;
 use plan::PlanePlan;
 use plane::Plane;
 use png_file::{Picture, Size, Text};
@@ -56,7 +56,7 @@ pub fn content(array: &Array, data: &Content, account: &Account) -> Option<Conte
         let view = View::new(&data, fetch)?;
         let (plan, plane) = PlanePlan::new(&view, &middle, Some(&start), &account)?;
         let cells = sample::sample(&plan, plane, elements, fetch)?;
-        let picture = draw(plane, &cells, &Look::default());
+        let picture = draw(plane, &cells, &Colouring::default());
         png_file::encode(&picture, &texts(&array, (&plane.shown, all), &cells, &picture), Size::Known)
     };
     Some(Content::Computed { len: Some(len), make: Arc::new(make) })
@@ -71,7 +71,7 @@ impl Drop for Trim {
     }
 }
 
-fn draw(plane: &Plane, cells: &Cells, look: &Look) -> Picture {
+fn draw(plane: &Plane, cells: &Cells, look: &Colouring) -> Picture {
     if plane.is_curve() { curve::draw(plane, cells, look) } else { image::draw(plane, cells, look) }
 }
 

@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::cells::Cells;
-use super::colours::Look;
+use super::colours::Colouring;
 
 /// Steps of colour.
 pub(super) const LEVELS: u8 = 254;
@@ -26,7 +26,7 @@ impl Scale {
     }
 
     /// The scale with the ends that are given.
-    pub(super) fn with(self, look: &Look) -> Self {
+    pub(super) fn with(self, look: &Colouring) -> Self {
         match (look.low, look.high) {
             (None, None) => self,
             (low, high) => Self::between(low.unwrap_or(self.low), high.unwrap_or(self.high)),

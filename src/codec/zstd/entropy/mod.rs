@@ -19,5 +19,5 @@ mod tables;
 #[cfg(test)]
 pub(super) use fse::read_distribution;
 pub(super) use huffman::HuffmanTable;
-pub(super) use sequences::{History, Sequence, Sequences, count as sequence_count};
+pub(super) use sequences::{History, Sequences, ZstdSequence, count as sequence_count};
 pub(super) use tables::{CodeTable, Dialect, Tables};

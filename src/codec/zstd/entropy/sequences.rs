@@ -13,7 +13,7 @@ const WHAT: &str = "sequences section";
 
 /// One sequence: copy literals, then copy a match from `offset` bytes back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::codec::zstd) struct Sequence {
+pub(in crate::codec::zstd) struct ZstdSequence {
     pub(in crate::codec::zstd) literals: u32,
     pub(in crate::codec::zstd) matched: u32,
     pub(in crate::codec::zstd) offset: usize,
@@ -122,8 +122,8 @@ impl<'a> Sequences<'a> {
     pub(in crate::codec::zstd) fn each<H: History>(
         mut self,
         recent: &mut H,
-        mut run: impl FnMut(Sequence) -> bool,
-    ) -> Result<Option<Sequence>> {
+        mut run: impl FnMut(ZstdSequence) -> bool,
+    ) -> Result<Option<ZstdSequence>> {
         let mut history = *recent;
         while self.left > 0 {
             let is_far = self.bits.is_far();
@@ -145,8 +145,8 @@ impl<'a> Sequences<'a> {
     /// Fails if the bit stream does not end with the last sequence.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "it is the inner loop of a kernel")]
-    pub(in crate::codec::zstd) fn list(mut self, list: &mut Vec<Sequence>) -> Result<()> {
-        list.resize(self.left, Sequence::default());
+    pub(in crate::codec::zstd) fn list(mut self, list: &mut Vec<ZstdSequence>) -> Result<()> {
+        list.resize(self.left, ZstdSequence::default());
         for sequence in list.iter_mut() {
             *sequence = self.next(&mut OffsetValues);
         }
@@ -175,7 +175,7 @@ impl<'a> Sequences<'a> {
     /// Decodes the next sequence.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
-    fn next(&mut self, history: &mut impl History) -> Sequence {
+    fn next(&mut self, history: &mut impl History) -> ZstdSequence {
         let Self { bits, cells: [literals, offsets, matches], states: [ll, of, ml], left } = self;
         // A state is always below the table size; the mask lets the compiler omit the bounds check.
         let cell = |cells: &[FseEntry; SEQUENCES], state: usize| cells[state & (SEQUENCES - 1)];
@@ -206,7 +206,7 @@ impl<'a> Sequences<'a> {
             *ml = usize::from(m.next) + next_ml as usize;
             *of = usize::from(o.next) + next_of as usize;
         }
-        Sequence { literals: run_of, matched, offset: history.resolve(value, run_of == 0) }
+        ZstdSequence { literals: run_of, matched, offset: history.resolve(value, run_of == 0) }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::codec::simd_dispatch::{self, SimdLoop, SimdOps};
 use crate::error::{Error, Result};
 
 use super::super::checkpoint::{Entropy, TableSource};
-use super::super::entropy::{CodeTable, Dialect, HuffmanTable, Sequence, Sequences, Tables};
+use super::super::entropy::{CodeTable, Dialect, HuffmanTable, Sequences, Tables, ZstdSequence};
 use super::super::header::{self, BlockKind, MAX_BLOCK};
 use super::super::literals::{Literals, LiteralsKind};
 use super::super::window::ROOM;
@@ -29,7 +29,7 @@ pub(in super::super) struct Block {
     /// Its literals, once decoded.
     pub(super) literals: Vec<u8>,
     /// Its sequences, once decoded, with offset values in the place of offsets.
-    pub(super) sequences: Vec<Sequence>,
+    pub(super) sequences: Vec<ZstdSequence>,
 }
 
 impl Block {
@@ -82,7 +82,7 @@ impl Block {
 
     /// Bytes of memory that it has, which are all that it needs.
     pub(super) fn memory(&self) -> usize {
-        let sequences = self.sequences.capacity() * size_of::<Sequence>();
+        let sequences = self.sequences.capacity() * size_of::<ZstdSequence>();
         self.stored.capacity() + self.literals.capacity() + sequences
     }
 }
@@ -138,17 +138,17 @@ impl Workspace {
             self.tables_of = Some(entropy.tables.clone());
         }
         let stream = stored.get(at..).unwrap_or_default();
-        simd_dispatch::run(List { sequences: Sequences::of(count, stream, &self.tables)?, list: sequences })
+        simd_dispatch::run(SequenceDecode { sequences: Sequences::of(count, stream, &self.tables)?, list: sequences })
     }
 }
 
 /// Decodes sequences.
-struct List<'a> {
+struct SequenceDecode<'a> {
     sequences: Sequences<'a>,
-    list: &'a mut Vec<Sequence>,
+    list: &'a mut Vec<ZstdSequence>,
 }
 
-impl SimdLoop for List<'_> {
+impl SimdLoop for SequenceDecode<'_> {
     type Output = Result<()>;
 
     #[inline(always)]

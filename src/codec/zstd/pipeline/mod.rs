@@ -28,11 +28,11 @@ use crate::limits::Charge;
 use crate::source::Source;
 
 use super::checkpoint::{DecoderState, Entropy, RepeatOffsets, Resume};
-use super::entropy::{History, Sequence};
+use super::entropy::{History, ZstdSequence};
 use super::frame::Frame;
 use super::header;
 use super::stored_bytes::StoredBytes;
-use super::window::{Stream, Window};
+use super::window::{SequenceStream, Window};
 pub(super) use block::Block;
 use block::Workspace;
 use queue::BlockQueue;
@@ -46,13 +46,13 @@ const MEMORY: usize = 2 << 20;
 /// The part of the account's memory that one decoder may take: its window is three times that of libzstd.
 const SHARE: u64 = 4;
 
-type Blocks = BlockQueue<Block, Workspace>;
+type FrameBlocks = BlockQueue<Block, Workspace>;
 
 /// The decoder of one frame.
 pub(super) struct Pipeline {
     window: Window,
     offsets: RepeatOffsets,
-    queue: Arc<Blocks>,
+    queue: Arc<FrameBlocks>,
     threads: Threads,
     helpers: usize,
     /// Where the next block to be queued starts, and the tables there.
@@ -71,16 +71,16 @@ pub(super) struct Pipeline {
 }
 
 /// The sequences of a block, with offset values, and the offsets that they refer to.
-struct List<'a>(&'a [Sequence], &'a mut RepeatOffsets);
+struct BlockSequences<'a>(&'a [ZstdSequence], &'a mut RepeatOffsets);
 
-impl Stream for List<'_> {
+impl SequenceStream for BlockSequences<'_> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "it is the inner loop of a kernel")]
-    fn each(self, mut run: impl FnMut(Sequence) -> bool) -> Result<Option<Sequence>> {
+    fn each(self, mut run: impl FnMut(ZstdSequence) -> bool) -> Result<Option<ZstdSequence>> {
         let mut offsets = *self.1;
         for sequence in self.0 {
             let offset = offsets.resolve(sequence.offset, sequence.literals == 0);
-            let sequence = Sequence { offset, ..*sequence };
+            let sequence = ZstdSequence { offset, ..*sequence };
             if !run(sequence) {
                 return Ok(Some(sequence));
             }
@@ -197,7 +197,7 @@ impl Pipeline {
         self.window.make_room()?;
         let header = block.header.ok_or_else(|| Error::corrupt("missing", "block header"))?;
         if header.kind == header::BlockKind::Compressed {
-            let sequences = List(&block.sequences, &mut self.offsets);
+            let sequences = BlockSequences(&block.sequences, &mut self.offsets);
             self.window.execute(&mut block.literals, Some(sequences))?;
         } else {
             self.window.plain(header, &block.stored)?;

@@ -27,7 +27,7 @@ pub(super) const PASSED: usize = 6;
 #[derive(Default)]
 pub(super) struct LongFrame {
     /// The result of decoding the whole frame once.
-    pub(super) pass: Once<Passed>,
+    pub(super) pass: Once<WholePass>,
     /// The index of its dictionary among the candidates.
     pub(super) dictionary: Once<usize>,
     pub(super) gate: OnceLock<ChecksumGate>,
@@ -50,7 +50,7 @@ pub(super) struct LongFrame {
 
 /// The result of decoding a frame from start to end without error.
 #[derive(Debug, Clone)]
-pub(super) struct Passed {
+pub(super) struct WholePass {
     /// Bytes of content.
     pub(super) len: u64,
     /// Result of the seek table's checksum. If it differs, the table may be wrong, and the length is still valid.

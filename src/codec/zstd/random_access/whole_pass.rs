@@ -17,7 +17,7 @@ use super::super::frame::{Frame, PIECE};
 use super::super::header::Generation;
 use super::super::reader::FrameReader;
 use super::super::v07;
-use super::long_frame::{Cursor, Passed};
+use super::long_frame::{Cursor, WholePass};
 use super::readahead::AHEAD;
 use super::{Frames, inside, lock};
 
@@ -30,7 +30,7 @@ impl Frames {
     ///
     /// # Errors
     /// Fails if the frame is malformed.
-    pub(super) fn pass(&self, index: usize) -> Result<Passed> {
+    pub(super) fn pass(&self, index: usize) -> Result<WholePass> {
         let run = || {
             let is_asked = self.is_long(index) && !matches!(self.policy.verify, Verify::Off);
             let frame = self.frame(index)?;
@@ -43,7 +43,7 @@ impl Frames {
             if listed.is_ok() && is_asked {
                 self.note_verified(index, &frame);
             }
-            Ok(Passed { len, seek_checksum: listed.map_err(|e| e.within(format_args!("frame {index}"))) })
+            Ok(WholePass { len, seek_checksum: listed.map_err(|e| e.within(format_args!("frame {index}"))) })
         };
         match self.state(index) {
             Some(state) => state.pass.get(run).cloned(),

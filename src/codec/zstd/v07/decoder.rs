@@ -6,9 +6,9 @@ use std::sync::Arc;
 use crate::account::Account;
 use crate::error::{Error, Result};
 
-use super::super::entropy::{Dialect, HuffmanTable, Sequence, Sequences, Tables};
+use super::super::entropy::{Dialect, HuffmanTable, Sequences, Tables, ZstdSequence};
 use super::super::header::{BlockKind, Header, ZstdBlockHeader};
-use super::super::window::{Stream, Window};
+use super::super::window::{SequenceStream, Window};
 use super::dictionary::V07Dictionary;
 use super::literals;
 use super::offsets::RepeatOffsets;
@@ -24,12 +24,12 @@ pub(in crate::codec::zstd) struct Decoder {
 }
 
 /// The sequences of a block, and the offsets that they refer to.
-struct Recent<'a>(Sequences<'a>, &'a mut RepeatOffsets);
+struct SequenceOffsets<'a>(Sequences<'a>, &'a mut RepeatOffsets);
 
-impl Stream for Recent<'_> {
+impl SequenceStream for SequenceOffsets<'_> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "it is the inner loop of a kernel")]
-    fn each(self, run: impl FnMut(Sequence) -> bool) -> Result<Option<Sequence>> {
+    fn each(self, run: impl FnMut(ZstdSequence) -> bool) -> Result<Option<ZstdSequence>> {
         self.0.each(self.1, run)
     }
 }
@@ -106,6 +106,6 @@ impl Decoder {
         }
         let rest = literals::read(src, &mut self.tree, &mut self.literals)?;
         let sequences = Sequences::open(rest, &mut self.tables, Dialect::V07)?;
-        self.window.execute(&mut self.literals, sequences.map(|sequences| Recent(sequences, &mut self.recent)))
+        self.window.execute(&mut self.literals, sequences.map(|sequences| SequenceOffsets(sequences, &mut self.recent)))
     }
 }

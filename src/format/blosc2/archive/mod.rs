@@ -64,13 +64,13 @@ pub(super) fn detect(head: &[u8]) -> bool {
 }
 
 /// An archive, as described by its central directory.
-pub(super) struct Archive {
+pub(super) struct B2zArchive {
     source: Arc<Source>,
     store: Store<Member>,
     _charge: Charge,
 }
 
-impl Archive {
+impl B2zArchive {
     /// Reads the central directory.
     pub(super) fn open(source: &Arc<Source>, options: &Options, memory: &Arc<ContainerMemory>) -> Result<Self> {
         let (at, len) = directory(source)?;
@@ -149,7 +149,7 @@ impl StoreMember for Member {
     }
 }
 
-impl Container for Archive {
+impl Container for B2zArchive {
     fn info(&self) -> Info {
         let member = |m: &Arc<Member>| json!({ "name": m.shown(), "offset": m.local.0, "size": m.len, "crc32": m.crc });
         let all = self.store.members();
@@ -184,8 +184,8 @@ impl Container for Archive {
     }
 }
 
-impl fmt::Debug for Archive {
+impl fmt::Debug for B2zArchive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Archive({:?})", self.source.path())
+        write!(f, "B2zArchive({:?})", self.source.path())
     }
 }

@@ -46,7 +46,7 @@ pub(super) enum Data {
     /// Where each text ends, and the bytes of all.
     Utf8(Rows, Rows),
     Batches(Batches),
-    TextDictionary(Box<TextDictionary>),
+    Dictionary(Box<TextDictionary>),
 }
 
 /// Texts by number.
@@ -84,7 +84,7 @@ impl Column {
                 if codes.row_len != 4 {
                     return Err(Error::corrupt("must be numbers of 4 bytes", "dictionary"));
                 }
-                Data::TextDictionary(Box::new(TextDictionary { codes, values, null: *null, texts: Once::new() }))
+                Data::Dictionary(Box::new(TextDictionary { codes, values, null: *null, texts: Once::new() }))
             }
             ColumnKind::Bool => {
                 let (rows, array) = fixed(rows("")?)?;
@@ -130,7 +130,7 @@ impl Column {
         match &self.data {
             Data::Fixed(rows, _) | Data::Switches(rows) | Data::Utf8(rows, _) => &rows.frame,
             Data::Batches(batches) => &batches.frame,
-            Data::TextDictionary(of) => &of.codes.frame,
+            Data::Dictionary(of) => &of.codes.frame,
         }
     }
 
@@ -148,7 +148,7 @@ impl Column {
     pub(super) fn frames(&self) -> impl Iterator<Item = &Arc<OpenFrame>> {
         let other = match &self.data {
             Data::Utf8(_, text) => Some(&text.frame),
-            Data::TextDictionary(of) => Some(&of.values.frame),
+            Data::Dictionary(of) => Some(&of.values.frame),
             _ => None,
         };
         std::iter::once(self.frame()).chain(other).chain(self.marks.as_ref().map(|marks| &marks.frame))
@@ -195,7 +195,7 @@ impl Column {
                 })?;
                 Ok(found)
             }
-            (Data::TextDictionary(of), _) => {
+            (Data::Dictionary(of), _) => {
                 of.codes(runs).map(|codes| codes.iter().map(|c| u8::from((*c).is_some())).collect())
             }
             (Data::Batches(batches), _) => {
@@ -230,7 +230,7 @@ impl Column {
                 Item::Bytes(bytes) => texts.push(Some(bytes)),
                 Item::Other => Err(Error::corrupt("must be text, bytes, or nothing", "batch")),
             })?,
-            Data::TextDictionary(of) => {
+            Data::Dictionary(of) => {
                 let all = of.texts()?;
                 let values: Vec<&[u8]> = all.iter().collect();
                 for code in of.codes(runs)? {
@@ -271,7 +271,7 @@ impl Column {
     /// Whether its values are text.
     pub(super) fn is_text(&self) -> bool {
         match &self.data {
-            Data::Utf8(..) | Data::TextDictionary(_) => true,
+            Data::Utf8(..) | Data::Dictionary(_) => true,
             Data::Batches(_) => self.spec.kind == ColumnKind::Text,
             Data::Fixed(_, array) => array.descr.contains('U') && !array.descr.starts_with('['),
             Data::Switches(_) => false,
@@ -294,7 +294,7 @@ impl Column {
 
     /// The dictionary of its texts, if it has one.
     pub(super) fn dictionary(&self) -> Option<&TextDictionary> {
-        if let Data::TextDictionary(of) = &self.data { Some(of) } else { None }
+        if let Data::Dictionary(of) = &self.data { Some(of) } else { None }
     }
 
     /// Attributes for `data.zarr`; `marks` is the name of the array with the marks of values that are not missing.

@@ -6,10 +6,10 @@ use std::ops::Range;
 use super::fallback::OpResult;
 use super::job::{DeviceJob, Span};
 use super::op::DeviceOp;
-use crate::format::fzm::inverse::Prefix;
+use crate::format::fzm::inverse::StreamPrefix;
 use crate::gpu::Memory;
 
-impl DeviceOp for Prefix {
+impl DeviceOp for StreamPrefix {
     fn needs(&self, window: &Range<u64>) -> OpResult<Range<u64>> {
         Ok(window.clone())
     }

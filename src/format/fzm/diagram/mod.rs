@@ -12,7 +12,7 @@ use crate::text::escaped;
 
 use super::describe;
 use super::graph::Origin;
-use super::pipeline::{Buffer, Pipeline};
+use super::pipeline::{Pipeline, StageBuffer};
 use super::stage::{DataType, Family, stage_type};
 
 /// The trees of the graph, and a caption.
@@ -79,7 +79,7 @@ impl Diagram {
     }
 }
 
-fn source(p: &Pipeline, n: usize, index: usize, buffer: Option<&Buffer>, seen: &mut Vec<usize>) -> DiagramNode {
+fn source(p: &Pipeline, n: usize, index: usize, buffer: Option<&StageBuffer>, seen: &mut Vec<usize>) -> DiagramNode {
     let data_type = buffer.map_or(DataType::Opaque, |b| b.data_type);
     let mut lines = Vec::new();
     if let Some(array) = buffer.and_then(|b| b.array.as_ref()) {
@@ -119,7 +119,7 @@ fn stage(p: &Pipeline, index: usize, spare: bool, seen: &mut Vec<usize>) -> Diag
     let known = p.header.stages.get(index).and_then(|info| stage_type(info.stage_type, info.config.len()));
     let family = known.map_or(Family::Coder, |row| row.family);
     let mut lines = stage.filter(|_| !is_seen).map(|stage| stage.summary()).unwrap_or_default();
-    let is_whole = |buffer: &Buffer| buffer.stream.is_whole();
+    let is_whole = |buffer: &StageBuffer| buffer.stream.is_whole();
     if !is_seen && p.inverses.get(index).is_some_and(|b| b.as_ref().is_ok_and(|b| b.iter().any(is_whole))) {
         lines.push("decoded whole".to_owned());
     }
@@ -142,7 +142,7 @@ fn segment(p: &Pipeline, index: usize, spare: bool) -> Option<DiagramNode> {
     Some(DiagramNode { shape: NodeShape::Segment, title, lines, spare, arrows: Vec::new() })
 }
 
-fn what(data_type: DataType, buffer: Option<&Buffer>) -> String {
+fn what(data_type: DataType, buffer: Option<&StageBuffer>) -> String {
     let bytes = buffer.map_or_else(|| "size unknown".to_owned(), |b| size(b.stream.len()));
     format!("{}, {bytes}", data_type.name())
 }

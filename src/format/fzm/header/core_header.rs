@@ -24,12 +24,12 @@ pub(in crate::format::fzm) const AT_SOURCE_SIZES: FileOffset = FileOffset(40);
 
 /// The format version: `3.1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::format::fzm) struct Version {
+pub(in crate::format::fzm) struct CoreVersion {
     pub(in crate::format::fzm) major: u8,
     pub(in crate::format::fzm) minor: u8,
 }
 
-impl Version {
+impl CoreVersion {
     /// Values up to 0xFF are a major version only, from before minor versions existed.
     const fn of(field: u16) -> Self {
         match field.to_be_bytes() {
@@ -39,7 +39,7 @@ impl Version {
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for CoreVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.major, self.minor)
     }
@@ -47,7 +47,7 @@ impl fmt::Display for Version {
 
 /// The first 72 bytes.
 pub(super) struct Core {
-    pub(super) version: Version,
+    pub(super) version: CoreVersion,
     pub(super) num_buffers: u64,
     pub(super) uncompressed_size: u64,
     pub(super) compressed_size: u64,
@@ -63,7 +63,7 @@ impl Core {
             return Err(Error::corrupt("not an FZM file", "magic").at(FileOffset(0)));
         }
         let at = cur.at();
-        let version = Version::of(cur.u16_le("version")?);
+        let version = CoreVersion::of(cur.u16_le("version")?);
         if version.major != 3 {
             return Err(Error::unsupported(format!("version {version} (supported: 3.x)"), "version").at(at));
         }

@@ -18,7 +18,7 @@ use crate::error::{Error, Kind, Result};
 use crate::source::Source;
 use core_header::{CORE_V30, Core};
 
-pub(super) use core_header::{AT_SOURCE_SIZES, MAGIC, Version};
+pub(super) use core_header::{AT_SOURCE_SIZES, CoreVersion, MAGIC};
 #[cfg(test)]
 pub(super) use records::BufferSlot;
 pub(super) use records::{BufferEntry, StageInfo, UNUSED};
@@ -34,7 +34,7 @@ const AT_HEADER_CHECKSUM: FileOffset = FileOffset(76);
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_field_names, reason = "the fields have the names of the reference")]
 pub(super) struct Header {
-    pub(super) version: Version,
+    pub(super) version: CoreVersion,
     pub(super) flags: u16,
     pub(super) uncompressed_size: u64,
     pub(super) compressed_size: u64,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::DataType::{I16, I32, U8};
 use super::array_store::ArrayStore;
 use super::block_windows::{BlockWindows, Blockwise, scaled};
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::scratch::ScratchBuffer;
 use super::types::{Unsigned, elements};
 use super::{Context, DataType, Family, Stage, StageType, exactly};
@@ -29,7 +29,7 @@ pub(super) const TYPE: StageType = StageType {
     parse: |config| Ok(Box::new(AdaptiveLorenzo::parse(config)?)),
 };
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[12],
     fields: &[
         Field::element_type("data_type", 0),

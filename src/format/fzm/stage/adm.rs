@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::block_windows::{BlockWindows, Blockwise};
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::scratch::ScratchBuffer;
 use super::types::{Unsigned, elements};
 use super::{Context, DataType, Family, Stage, StageType, exactly};
@@ -27,8 +27,10 @@ pub(super) const TYPE: StageType = StageType {
     parse: |config| Ok(Box::new(Adm::parse(config)?)),
 };
 
-const LAYOUT: Layout =
-    Layout { sizes: &[12], fields: &[Field::u8("element_width", 0), Field::zero(1, 3), Field::u64("num_elements", 4)] };
+const LAYOUT: ConfigLayout = ConfigLayout {
+    sizes: &[12],
+    fields: &[Field::u8("element_width", 0), Field::zero(1, 3), Field::u64("num_elements", 4)],
+};
 
 /// Elements of a block.
 const BLOCK: u64 = 512;
@@ -56,7 +58,7 @@ impl Adm {
     }
 
     fn stream<U: WrappingSum>(&self, input: Arc<dyn ByteStream>) -> Result<Arc<dyn ByteStream>> {
-        let places = Places::new(self.config.u64("num_elements"), U::SIZE, input.len())?;
+        let places = AdmPlaces::new(self.config.u64("num_elements"), U::SIZE, input.len())?;
         let windows = BlockWindows::new(places.count * to_u64(U::SIZE), BLOCK * to_u64(U::SIZE), 1);
         Ok(Arc::new(AdmElements::<U> { input, places, windows, element: PhantomData }))
     }
@@ -87,7 +89,7 @@ impl Stage for Adm {
 
 /// Where the parts of a stream are.
 #[derive(Debug, Clone, Copy)]
-struct Places {
+struct AdmPlaces {
     /// Elements.
     count: u64,
     centers: u64,
@@ -97,7 +99,7 @@ struct Places {
     stripes: u64,
 }
 
-impl Places {
+impl AdmPlaces {
     /// The parts of a stream of `len` bytes, which decodes to `count` elements of `size` bytes.
     fn new(count: u64, size: usize, len: u64) -> Result<Self> {
         if count > len {
@@ -141,7 +143,7 @@ sums!(u16 u32);
 /// The decoded elements.
 struct AdmElements<U> {
     input: Arc<dyn ByteStream>,
-    places: Places,
+    places: AdmPlaces,
     windows: BlockWindows,
     element: PhantomData<fn() -> U>,
 }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::block_windows::{BlockWindows, Blockwise, scaled};
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::scratch::ScratchBuffer;
 use super::types::{Element, elements};
 use super::{Context, DataType, Family, Stage, StageType, exactly};
@@ -26,7 +26,7 @@ pub(super) const TYPE: StageType = StageType {
     parse: |config| Ok(Box::new(Bitpack::parse(config)?)),
 };
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[10, 15],
     fields: &[
         Field::element_type("data_type", 0),

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::block_windows::{BlockWindows, Blockwise};
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::scratch::ScratchBuffer;
 use super::types::elements;
 use super::{Context, DataType, Family, Stage, StageType, exactly};
@@ -28,7 +28,7 @@ pub(super) const TYPE: StageType = StageType {
     parse: |config| Ok(Box::new(BitplaneRze { config })),
 };
 
-const LAYOUT: Layout = Layout { sizes: &[0, 8], fields: &[Field::u64("num_elements", 0)] };
+const LAYOUT: ConfigLayout = ConfigLayout { sizes: &[0, 8], fields: &[Field::u64("num_elements", 0)] };
 
 /// Bytes of a decoded chunk.
 const CHUNK: usize = 4096;
@@ -77,7 +77,7 @@ impl Stage for BitplaneRze {
         }
         // A chunk needs 36 bytes of the stream.
         let windows = BlockWindows::new(2 * count, CHUNK as u64, 1);
-        Ok(vec![Arc::new(Planes { input, count, chunks, sections: Once::new(), windows })])
+        Ok(vec![Arc::new(PlaneElements { input, count, chunks, sections: Once::new(), windows })])
     }
 }
 
@@ -92,7 +92,7 @@ fn count(input: &dyn ByteStream) -> Result<u64> {
 }
 
 /// The elements.
-struct Planes {
+struct PlaneElements {
     input: Arc<dyn ByteStream>,
     count: u64,
     chunks: u64,
@@ -123,7 +123,7 @@ impl Sections {
     }
 }
 
-impl Planes {
+impl PlaneElements {
     fn sections(&self) -> Result<&Sections> {
         self.sections.get(|| {
             let count = count(&*self.input)?;
@@ -218,7 +218,7 @@ fn forwards(backwards: &[u8; CHUNK], out: &mut [u8; CHUNK]) {
     }
 }
 
-impl Blockwise for Planes {
+impl Blockwise for PlaneElements {
     fn windows(&self) -> &BlockWindows {
         &self.windows
     }

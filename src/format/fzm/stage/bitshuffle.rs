@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::block_windows::{BlockWindows, Blockwise, STEP};
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::scratch::ScratchBuffer;
 use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::{to_u64, to_usize};
@@ -26,7 +26,8 @@ pub(super) const TYPE: StageType = StageType {
     parse: |config| Ok(Box::new(Bitshuffle::parse(config)?)),
 };
 
-const LAYOUT: Layout = Layout { sizes: &[5], fields: &[Field::u32("block_size", 0), Field::u8("element_width", 4)] };
+const LAYOUT: ConfigLayout =
+    ConfigLayout { sizes: &[5], fields: &[Field::u32("block_size", 0), Field::u8("element_width", 4)] };
 
 /// A stage.
 struct Bitshuffle {

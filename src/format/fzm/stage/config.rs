@@ -9,7 +9,7 @@
 use serde_json::{Map, Value};
 
 use super::DataType;
-pub use super::layout::{Field, FieldKind, Layout};
+pub use super::layout::{ConfigLayout, Field, FieldKind};
 use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::error::{Error, Result};
 
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 pub struct Config {
     /// The name of the stage type.
     stage: &'static str,
-    layout: &'static Layout,
+    layout: &'static ConfigLayout,
     bytes: Vec<u8>,
     at: FileOffset,
     outputs: usize,
@@ -32,7 +32,7 @@ impl Config {
     ///
     /// # Errors
     /// Fails with [`Kind::Unknown`](crate::error::Kind::Unknown) for a size or a value without a known meaning.
-    pub fn read(stage: &'static str, layout: &'static Layout, cursor: &Cursor, outputs: usize) -> Result<Self> {
+    pub fn read(stage: &'static str, layout: &'static ConfigLayout, cursor: &Cursor, outputs: usize) -> Result<Self> {
         Self { stage, layout, bytes: cursor.rest().to_vec(), at: cursor.at(), outputs }.checked()
     }
 
@@ -40,7 +40,7 @@ impl Config {
     ///
     /// # Errors
     /// As for [`Config::read`].
-    pub(super) fn with_layout(&self, layout: &'static Layout) -> Result<Self> {
+    pub(super) fn with_layout(&self, layout: &'static ConfigLayout) -> Result<Self> {
         Self { layout, ..self.clone() }.checked()
     }
 
@@ -185,7 +185,7 @@ impl Config {
 
     /// The configuration `bytes`, for tests of a stage.
     #[cfg(test)]
-    pub(super) fn of(layout: &'static Layout, bytes: &[u8]) -> Result<Self> {
+    pub(super) fn of(layout: &'static ConfigLayout, bytes: &[u8]) -> Result<Self> {
         Self::read("stage", layout, &Cursor::new(bytes, FileOffset(0)), 1)
     }
 
@@ -221,7 +221,7 @@ fn double(value: f64) -> Value {
 mod tests {
     use super::*;
 
-    const LAYOUT: Layout = Layout {
+    const LAYOUT: ConfigLayout = ConfigLayout {
         sizes: &[8, 12],
         fields: &[
             Field::element_type("type", 0),

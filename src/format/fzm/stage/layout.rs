@@ -2,12 +2,12 @@
 //!
 //! Reference: section 5 (fields), section 6 (generations); the size of a configuration identifies its generation.
 //!
-//! Invariants: a [`Layout`] gives every byte of every size a meaning, which a test checks for all stages.
+//! Invariants: a [`ConfigLayout`] gives every byte of every size a meaning, which a test checks for all stages.
 #![forbid(unsafe_code)]
 
 /// The layout of a stage's configuration.
 #[derive(Debug)]
-pub struct Layout {
+pub struct ConfigLayout {
     /// The sizes that a writer gives it, in bytes. Empty if the stage itself checks the size.
     pub sizes: &'static [usize],
     /// The fields, in order.

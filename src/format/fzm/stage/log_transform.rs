@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::DataType::{F32, U8, U32};
 use super::block_windows::{BlockWindows, Blockwise, scaled};
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::outliers::{Count, Outliers, PortNames};
 use super::scratch::ScratchBuffer;
 use super::types::{Element, Float};
@@ -26,7 +26,7 @@ pub(super) const TYPE: StageType = StageType {
     parse: |config| Ok(Box::new(LogTransform::parse(config)?)),
 };
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[20],
     fields: &[
         Field::f32("error_bound", 0),

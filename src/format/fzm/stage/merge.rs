@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::{Context, DataType, Family, Part, Stage, StageType, exactly};
 use crate::error::Result;
 use crate::format::fzm::stream::ByteStream;
@@ -20,13 +20,13 @@ pub(super) const TYPE: StageType = StageType {
     parse: |config| Ok(Box::new(Merge::parse(&config)?)),
 };
 
-const LAYOUT: Layout = Layout { sizes: &[], fields: FIELDS.split_at(1).0 };
+const LAYOUT: ConfigLayout = ConfigLayout { sizes: &[], fields: FIELDS.split_at(1).0 };
 
 /// The fields with a size for each piece, by the number of pieces; names, which may be missing, follow.
-static LAYOUTS: [Layout; MOST] = [of(1), of(2), of(3), of(4), of(5), of(6), of(7), of(8)];
+static LAYOUTS: [ConfigLayout; MOST] = [of(1), of(2), of(3), of(4), of(5), of(6), of(7), of(8)];
 
-const fn of(pieces: usize) -> Layout {
-    Layout { sizes: &[], fields: FIELDS.split_at(1 + pieces).0 }
+const fn of(pieces: usize) -> ConfigLayout {
+    ConfigLayout { sizes: &[], fields: FIELDS.split_at(1 + pieces).0 }
 }
 
 const FIELDS: &[Field] = &[

@@ -61,7 +61,7 @@ use crate::bytes::Cursor;
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 
-use config::{Config, Layout};
+use config::{Config, ConfigLayout};
 pub(super) use part::Part;
 pub use types::DataType;
 use unknown::Unknown;
@@ -181,7 +181,7 @@ pub struct StageType {
     /// Its group; the diagram shows it as a color.
     pub family: Family,
     /// The layout of its configuration.
-    pub layout: &'static Layout,
+    pub layout: &'static ConfigLayout,
     /// Makes a stage of a configuration. Fails with [`Kind::Unknown`] for values without known meaning, with
     /// [`Kind::Corrupt`] for invalid ones.
     pub parse: fn(Config) -> Result<Box<dyn Stage>>,

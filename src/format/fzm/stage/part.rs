@@ -44,7 +44,7 @@ impl ByteStream for Part {
         let input = Arc::clone(&self.stream);
         // If the stage has no kernel, neither has a part of its inverse; kernels give the beginning.
         Arc::clone(&input).derivation().filter(|_| self.at == 0)?;
-        Some(Derivation { inverse: Inverse::Prefix(inverse::Prefix), input })
+        Some(Derivation { inverse: Inverse::Prefix(inverse::StreamPrefix), input })
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::config::{Config, Layout};
+use super::config::{Config, ConfigLayout};
 use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::error::Result;
 use crate::format::fzm::stream::ByteStream;
@@ -17,7 +17,7 @@ pub(super) const TYPE: StageType = StageType {
     parse: |config| Ok(Box::new(PassThrough { config })),
 };
 
-const LAYOUT: Layout = Layout { sizes: &[0], fields: &[] };
+const LAYOUT: ConfigLayout = ConfigLayout { sizes: &[0], fields: &[] };
 
 /// The identity.
 struct PassThrough {

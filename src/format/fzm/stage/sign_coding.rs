@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::DataType::{I8, I16, I32, I64, U8, U16, U32, U64};
 use super::block_windows::{BlockWindows, Blockwise, scaled};
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::types::Unsigned;
 use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::to_u64;
@@ -35,12 +35,12 @@ pub(super) const NEGABINARY: StageType = StageType {
     parse: |config| Ok(Box::new(SignCoding::parse(SignCode::Negabinary, config, negabinary_of)?)),
 };
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[0, 1, 2],
     fields: &[Field::element_type("input_type", 0), Field::element_type("output_type", 1)],
 };
 
-const ZIGZAG_LAYOUT: Layout = Layout {
+const ZIGZAG_LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[0, 1, 2, 3],
     fields: &[
         Field::element_type("input_type", 0),
@@ -134,19 +134,19 @@ impl Stage for SignCoding {
 
     fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, _cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>> {
         let [input] = exactly(outputs)?;
-        let tail = if self.config.has("byte_transparent") { Tail::Copied } else { Tail::Zero };
+        let tail = if self.config.has("byte_transparent") { PartialElement::Copied } else { PartialElement::Zero };
         Ok(vec![Arc::new(DecodedSigns::new(input, self.code, self.signed.size(), self.decode, tail))])
     }
 }
 
 /// Decodes the zigzag codes in `input` to numbers of `size` bytes, for stages that contain this coding.
 pub(super) fn zigzag_numbers(input: Arc<dyn ByteStream>, size: usize) -> Arc<dyn ByteStream> {
-    Arc::new(DecodedSigns::new(input, SignCode::Zigzag, size, zigzag_of(size), Tail::Zero))
+    Arc::new(DecodedSigns::new(input, SignCode::Zigzag, size, zigzag_of(size), PartialElement::Zero))
 }
 
 /// The decoded bytes of a partial element at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tail {
+enum PartialElement {
     Zero,
     Copied,
 }
@@ -160,12 +160,12 @@ struct DecodedSigns {
     decode: Decode,
     /// Bytes of whole elements.
     whole: u64,
-    tail: Tail,
+    tail: PartialElement,
     windows: BlockWindows,
 }
 
 impl DecodedSigns {
-    fn new(input: Arc<dyn ByteStream>, code: SignCode, size: usize, decode: Decode, tail: Tail) -> Self {
+    fn new(input: Arc<dyn ByteStream>, code: SignCode, size: usize, decode: Decode, tail: PartialElement) -> Self {
         let len = input.len();
         let windows = BlockWindows::new(len, to_u64(size), scaled(input.unit(), size, size));
         Self { input, code, size, decode, whole: len - len % to_u64(size), tail, windows }
@@ -181,8 +181,8 @@ impl Blockwise for DecodedSigns {
         // Only the last block of the stream can contain a partial element.
         let n = out.len().min(usize::try_from(self.whole.saturating_sub(start)).unwrap_or(usize::MAX));
         match self.tail {
-            Tail::Copied => self.input.read(start, out)?,
-            Tail::Zero => {
+            PartialElement::Copied => self.input.read(start, out)?,
+            PartialElement::Zero => {
                 let (elements, tail) = out.split_at_mut(n);
                 self.input.read(start, elements)?;
                 tail.fill(0);
@@ -194,7 +194,7 @@ impl Blockwise for DecodedSigns {
 
     fn derivation(self: Arc<Self>) -> Option<Derivation> {
         // A derived stream ends with zeros.
-        if self.tail == Tail::Copied && self.whole < self.windows.len() {
+        if self.tail == PartialElement::Copied && self.whole < self.windows.len() {
             return None;
         }
         let inverse = inverse::SignCoding { code: self.code, size: to_u64(self.size), whole: self.whole };

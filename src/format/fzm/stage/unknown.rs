@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::config::{Config, Layout};
+use super::config::{Config, ConfigLayout};
 use super::{Context, DataType, Stage};
 use crate::bytes::Cursor;
 use crate::error::{Error, Result};
@@ -15,7 +15,7 @@ use crate::format::fzm::stream::ByteStream;
 const PORTS: [&str; 8] = ["output", "output1", "output2", "output3", "output4", "output5", "output6", "output7"];
 
 /// Nothing is known of its configuration.
-const LAYOUT: Layout = Layout { sizes: &[], fields: &[] };
+const LAYOUT: ConfigLayout = ConfigLayout { sizes: &[], fields: &[] };
 
 /// The stage.
 pub(super) struct Unknown {

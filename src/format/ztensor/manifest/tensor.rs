@@ -10,7 +10,7 @@ use std::ops::Range;
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Result};
 use crate::format::ztensor::cbor::CborReader;
-use crate::format::ztensor::dtype::Element;
+use crate::format::ztensor::dtype::TensorElement;
 use crate::format::ztensor::footer::Dialect;
 use crate::format::ztensor::syntax::attribute_name;
 use crate::limits::Limits;
@@ -61,10 +61,10 @@ pub(in crate::format::ztensor) struct Component<'a> {
 
 impl Component<'_> {
     /// Its element type: the logical type if it has one, else the stored type. `None` for an unknown type.
-    pub(in crate::format::ztensor) fn element(&self) -> Option<Element> {
+    pub(in crate::format::ztensor) fn element(&self) -> Option<TensorElement> {
         match &self.logical {
-            Some(name) => Element::logical(name),
-            None => Element::stored(&self.dtype),
+            Some(name) => TensorElement::logical(name),
+            None => TensorElement::stored(&self.dtype),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 
-use crate::format::ztensor::dtype::Element;
+use crate::format::ztensor::dtype::TensorElement;
 use crate::format::ztensor::footer::{Dialect, FOOTER_2, Footer};
 use crate::format::ztensor::syntax::{digest_2, name_2};
 
@@ -115,11 +115,12 @@ fn component_2(part: &Component<'_>) -> Result<()> {
     if let Some(digest) = &part.digest {
         digest_2(digest)?;
     }
-    let stored = Element::stored(&part.dtype).filter(|e| e.name == part.dtype && e.name != "bool" && e.name.len() <= 4);
+    let stored =
+        TensorElement::stored(&part.dtype).filter(|e| e.name == part.dtype && e.name != "bool" && e.name.len() <= 4);
     if stored.is_none() {
         return Err(Error::corrupt(format!("{} is not a stored type", quoted(&part.dtype)), "dtype"));
     }
-    match part.logical.as_deref().and_then(Element::logical) {
+    match part.logical.as_deref().and_then(TensorElement::logical) {
         Some(logical) if logical.storage != part.dtype => {
             let why = format!("{} is stored as {}, not as {}", logical.name, logical.storage, part.dtype);
             Err(Error::corrupt(why, "type"))

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::DataType::{I16, I32};
 use super::array_store::ArrayStore;
 use super::block_windows::{BlockWindows, Blockwise};
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::scratch::ScratchBuffer;
 use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::{to_u64, to_usize};
@@ -32,7 +32,7 @@ pub(super) const TYPE: StageType = StageType {
     parse: |config| Ok(Box::new(AdaptiveBitpack::parse(config)?)),
 };
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[16],
     fields: &[
         Field::element_type("data_type", 0),

@@ -13,7 +13,7 @@ mod tests;
 use std::sync::Arc;
 
 use super::block_windows::{BlockWindows, Blockwise};
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::scratch::ScratchBuffer;
 use super::types::elements;
 use super::{Context, DataType, Family, Stage, StageType, exactly};
@@ -34,7 +34,7 @@ pub(super) const TYPE: StageType = StageType {
     parse: |config| Ok(Box::new(Ans::parse(config)?)),
 };
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[12],
     fields: &[Field::u8("probability_bits", 0), Field::zero(1, 3), Field::u64("decoded_size", 4)],
 };
@@ -107,13 +107,13 @@ struct AnsStream {
 
 /// The words of a block.
 #[derive(Debug, Clone, Copy, Default)]
-struct Span {
+struct AnsSpan {
     /// The first one.
     start: u64,
     count: u64,
 }
 
-impl Span {
+impl AnsSpan {
     fn end(self) -> u64 {
         self.start + self.count
     }
@@ -131,7 +131,7 @@ impl AnsStream {
         header: &AnsHeader,
         first: u64,
         lengths: impl ExactSizeIterator<Item = usize>,
-    ) -> Result<Vec<Span>> {
+    ) -> Result<Vec<AnsSpan>> {
         let mut table = ScratchBuffer::new(8 * lengths.len())?;
         self.input.read(self.places.table + 8 * first, &mut table)?;
         let entries = elements::<u64>(&table).zip(lengths).zip(first..);
@@ -139,7 +139,7 @@ impl AnsStream {
             .map(|((entry, length), block)| {
                 let broken = |why: String| Error::corrupt(why, "ans block table").within(format!("block {block}"));
                 let (bytes, count, start) = (entry >> 16 & 0xFFFF, entry & 0xFFFF, entry >> 32);
-                let span = Span { start, count };
+                let span = AnsSpan { start, count };
                 if bytes != to_u64(length) {
                     return Err(broken(format!("{bytes} bytes, but the block has {length}")));
                 }
@@ -156,7 +156,7 @@ impl AnsStream {
     }
 
     /// The words of `spans`, and where the padding before each span starts.
-    fn words(&self, spans: &[Span]) -> Result<(ScratchBuffer, Vec<usize>)> {
+    fn words(&self, spans: &[AnsSpan]) -> Result<(ScratchBuffer, Vec<usize>)> {
         let (mut places, mut len) = (Vec::with_capacity(spans.len()), 0);
         let in_order = spans.is_sorted_by(|a, b| a.end() <= b.start);
         let (from, to) = (spans.first().map_or(0, |s| s.start), spans.last().map_or(0, |s| s.end()));

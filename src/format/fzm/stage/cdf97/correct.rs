@@ -9,7 +9,7 @@ use super::{BATCH, fill, passes, whole};
 use crate::bytes::to_usize;
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::stage::array_store::ArrayStore;
-use crate::format::fzm::stage::config::{Config, Field, Layout};
+use crate::format::fzm::stage::config::{Config, ConfigLayout, Field};
 use crate::format::fzm::stage::scratch::ScratchBuffer;
 use crate::format::fzm::stage::types::{Element, Float, elements};
 use crate::format::fzm::stage::{Context, DataType, Family, Part, Stage, StageType, exactly};
@@ -24,8 +24,10 @@ pub(in crate::format::fzm::stage) const CORRECT: StageType = StageType {
     parse: Correct::parse,
 };
 
-const LAYOUT: Layout =
-    Layout { sizes: &[12], fields: &[Field::u32("dim_x", 0), Field::u32("dim_y", 4), Field::f32("error_bound", 8)] };
+const LAYOUT: ConfigLayout = ConfigLayout {
+    sizes: &[12],
+    fields: &[Field::u32("dim_x", 0), Field::u32("dim_y", 4), Field::f32("error_bound", 8)],
+};
 
 /// Elements of the longest line that the library transforms.
 const LONGEST: u64 = 12288;

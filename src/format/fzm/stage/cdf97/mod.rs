@@ -13,7 +13,7 @@ mod tests;
 use std::sync::Arc;
 
 use super::array_store::ArrayStore;
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::Result;
@@ -27,7 +27,7 @@ use lifting::Sample;
 pub(super) const TYPE: StageType =
     StageType { code: 39, name: "cdf97", family: Family::Predictor, layout: &LAYOUT, parse: Cdf97::parse };
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[16],
     fields: &[
         Field::element_type("type", 0),

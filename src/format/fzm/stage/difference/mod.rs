@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::DataType::{F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
 use super::block_windows::{BlockWindows, Blockwise, scaled};
 use super::checkpoints::{Checkpoints, Frontier};
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::scratch::ScratchBuffer;
 use super::sign_coding::{Decode, negabinary_of, zigzag_numbers};
 use super::types::Element;
@@ -35,7 +35,7 @@ pub(super) const TYPE: StageType = StageType {
     parse: |config| Ok(Box::new(Difference::parse(config)?)),
 };
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[0, 1, 6, 7],
     fields: &[
         Field::element_type("input_type", 0),
@@ -107,9 +107,9 @@ impl Stage for Difference {
         let [input] = exactly(outputs)?;
         let size = self.input.size();
         let input = match (self.is_coded(), self.config.flag("zigzag")) {
-            (true, false) => Input { decode: Some(negabinary_of(size)), stream: input },
-            (true, true) => Input { decode: None, stream: zigzag_numbers(input, size) },
-            _ => Input { decode: None, stream: input },
+            (true, false) => DifferenceInput { decode: Some(negabinary_of(size)), stream: input },
+            (true, true) => DifferenceInput { decode: None, stream: zigzag_numbers(input, size) },
+            _ => DifferenceInput { decode: None, stream: input },
         };
         let chunk = u64::from(self.chunk_size) / to_u64(size);
         Ok(vec![match (self.input, size) {
@@ -124,12 +124,12 @@ impl Stage for Difference {
 }
 
 /// The stored differences.
-struct Input {
+struct DifferenceInput {
     stream: Arc<dyn ByteStream>,
     decode: Option<Decode>,
 }
 
-impl Input {
+impl DifferenceInput {
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
         self.stream.read(at, dst)?;
         if let Some(decode) = self.decode {
@@ -143,7 +143,7 @@ impl Input {
 const INTERVAL: u64 = 64 << 10;
 
 /// The sums of `input`, which restart every `chunk` elements; 0 for never.
-fn stream<S: Sum>(input: Input, chunk: u64, cx: &Context) -> Arc<dyn ByteStream> {
+fn stream<S: Sum>(input: DifferenceInput, chunk: u64, cx: &Context) -> Arc<dyn ByteStream> {
     let (len, size) = (input.stream.len(), to_u64(S::Element::SIZE));
     let whole = len - len % size;
     let bytes = chunk.saturating_mul(size);
@@ -168,7 +168,7 @@ fn stream<S: Sum>(input: Input, chunk: u64, cx: &Context) -> Arc<dyn ByteStream>
 
 /// Sums that restart at every chunk; chunks are read whole.
 struct Chunked<S> {
-    input: Input,
+    input: DifferenceInput,
     /// Bytes of a chunk.
     chunk: usize,
     /// Bytes of whole elements.
@@ -201,7 +201,7 @@ impl<S: Sum> Blockwise for Chunked<S> {
 
 /// Sums over long chunks; the sum before every [`INTERVAL`] is recorded.
 struct CheckpointedScan<S: Sum> {
-    input: Input,
+    input: DifferenceInput,
     /// Elements of a chunk.
     chunk: u64,
     /// Whole elements.
@@ -329,7 +329,7 @@ impl<S: Sum> Blockwise for CheckpointedScan<S> {
 }
 
 /// The derivation of sums of `input` that restart every `chunk` elements; `whole` is the bytes of whole elements.
-fn derivation<S: Sum>(input: &Input, chunk: u64, whole: u64) -> Derivation {
+fn derivation<S: Sum>(input: &DifferenceInput, chunk: u64, whole: u64) -> Derivation {
     let negabinary = input.decode.is_some();
     let sums = RunningSums { size: to_u64(S::Element::SIZE), float: S::FLOAT, negabinary, span: chunk };
     let inverse = Inverse::Difference(inverse::Difference { sums, whole });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::TILE;
 use super::band::{Anchors, Band};
 use super::grids::Grids;
-use super::spline::{Real, Rules};
+use super::spline::{Dequantize, Real};
 use super::tile::{Fill, Tile};
 use crate::account::decode_budget;
 use crate::bytes::to_u64;
@@ -28,7 +28,7 @@ pub(super) struct GinterpArray<T, C> {
     codes: Arc<dyn ByteStream>,
     anchors: Arc<dyn ByteStream>,
     outliers: Option<Outliers<T>>,
-    rules: Rules<T>,
+    rules: Dequantize<T>,
     shape: Shape,
     grids: Grids,
     brick: [u64; 3],
@@ -38,7 +38,12 @@ pub(super) struct GinterpArray<T, C> {
 
 impl<T: Real, C: Unsigned> GinterpArray<T, C> {
     /// An array of `dims`, slowest first, without outliers.
-    pub(super) fn new([codes, anchors]: [Arc<dyn ByteStream>; 2], rules: Rules<T>, dims: [u64; 3], len: u64) -> Self {
+    pub(super) fn new(
+        [codes, anchors]: [Arc<dyn ByteStream>; 2],
+        rules: Dequantize<T>,
+        dims: [u64; 3],
+        len: u64,
+    ) -> Self {
         let tile = if rules.is_flat { [1, TILE, TILE] } else { [TILE; 3] };
         let shape = Shape { dims, tile };
         let brick = shape.brick(to_u64(T::SIZE), Sizes::SLOW);

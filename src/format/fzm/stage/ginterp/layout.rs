@@ -3,10 +3,10 @@
 
 use super::TILE;
 use crate::error::Result;
-use crate::format::fzm::stage::config::{Config, Field, Layout};
+use crate::format::fzm::stage::config::{Config, ConfigLayout, Field};
 
 /// Either layout.
-pub(super) const ANY: Layout = Layout { sizes: &[104], fields: &[Field::hole(0, 104)] };
+pub(super) const ANY: ConfigLayout = ConfigLayout { sizes: &[104], fields: &[Field::hole(0, 104)] };
 
 /// Per level whether splines run along several axes, and which of two they are, and the order of the axes.
 pub(super) const USE_MD: [&str; 6] = ["use_md_0", "use_md_1", "use_md_2", "use_md_3", "use_md_4", "use_md_5"];
@@ -66,11 +66,11 @@ macro_rules! fields {
 }
 
 /// The layout with a bound of 64 bits.
-pub(super) const WIDE: Layout = Layout { sizes: &[104], fields: fields!(Field::f64("error_bound", 0), 8) };
+pub(super) const WIDE: ConfigLayout = ConfigLayout { sizes: &[104], fields: fields!(Field::f64("error_bound", 0), 8) };
 
 /// The layout with a bound of 32 bits, for data of 32 bits: all up to `value_base` 4 bytes earlier.
-pub(super) const NARROW: Layout =
-    Layout { sizes: &[104], fields: fields!(Field::f32("error_bound", 0), 4, Field::hole(52, 4)) };
+pub(super) const NARROW: ConfigLayout =
+    ConfigLayout { sizes: &[104], fields: fields!(Field::f32("error_bound", 0), 4, Field::hole(52, 4)) };
 
 /// Whether the fields from the radius on are at `radius`: types, dimensions and anchors fit each other.
 fn fits(bytes: &[u8], radius: usize) -> bool {

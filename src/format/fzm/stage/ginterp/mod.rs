@@ -28,7 +28,7 @@ use crate::format::fzm::stream::ByteStream;
 use crate::text;
 
 use decoded::GinterpArray;
-use spline::{Real, Rules, SplineLevel};
+use spline::{Dequantize, Real, SplineLevel};
 
 /// The stage type.
 pub(super) const TYPE: StageType = StageType {
@@ -91,7 +91,7 @@ impl GInterp {
     }
 
     /// How codes become values; all factors as the reference library rounds them.
-    fn rules<T: Real>(&self) -> Rules<T> {
+    fn rules<T: Real>(&self) -> Dequantize<T> {
         let config = &self.config;
         let (alpha, beta) = (config.f64("alpha"), config.f64("beta"));
         let bound: f64 = T::rounded(self.bound).into();
@@ -111,7 +111,7 @@ impl GInterp {
                 is_reverse: config.flag(layout::REVERSE[level]),
             }
         });
-        Rules { radius: T::of(i64::from(config.u32("radius"))), levels, is_flat: self.dims[0] == 1 }
+        Dequantize { radius: T::of(i64::from(config.u32("radius"))), levels, is_flat: self.dims[0] == 1 }
     }
 
     fn stream<T: Real, C: Unsigned>(

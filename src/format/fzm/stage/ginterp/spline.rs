@@ -54,7 +54,7 @@ pub(super) struct SplineLevel<T> {
 
 /// How codes become values.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rules<T> {
+pub(super) struct Dequantize<T> {
     /// The code of a right prediction.
     pub(super) radius: T,
     /// The finest first.

@@ -8,7 +8,7 @@
 
 use std::cmp::Ordering;
 
-use super::spline::{Case, Real, Rules, SIDE, Spline, SplineLevel, TileRow, between, rows_between};
+use super::spline::{Case, Dequantize, Real, SIDE, Spline, SplineLevel, TileRow, between, rows_between};
 use crate::codec::simd_dispatch::{SimdLoop, SimdOps};
 
 /// Rows of a tile with its far faces.
@@ -49,7 +49,7 @@ impl<T: Real> Tile<T> {
 type Steps = (usize, usize);
 
 /// Computes all elements of a tile but the anchors.
-pub(super) struct Fill<'a, T>(pub(super) &'a Rules<T>, pub(super) &'a mut Tile<T>);
+pub(super) struct Fill<'a, T>(pub(super) &'a Dequantize<T>, pub(super) &'a mut Tile<T>);
 
 impl<T: Real> SimdLoop for Fill<'_, T> {
     type Output = ();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use self::items::{Mixed, Split, decode};
 use self::places::{GpulzForm, GpulzPart, Places, STRIDE};
 use super::block_windows::{BlockWindows, Blockwise};
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::scratch::ScratchBuffer;
 use super::{Context, DataType, Family, Stage, StageType};
 use crate::bytes::to_usize;
@@ -28,7 +28,7 @@ pub(super) const TYPE: StageType = StageType {
     parse: |config| Ok(Box::new(Gpulz::parse(config)?)),
 };
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[9, 10, 14],
     fields: &[
         Field::u32("chunk_size", 0),

@@ -13,7 +13,7 @@ mod slices;
 use std::sync::Arc;
 
 use super::block_windows::{BlockWindows, Blockwise};
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::scratch::ScratchBuffer;
 use super::types::elements;
 use super::{Context, DataType, Family, Stage, StageType, exactly};
@@ -37,7 +37,7 @@ pub(super) const TYPE: StageType = StageType {
     parse: |config| Ok(Box::new(Huffman::parse(config)?)),
 };
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[11],
     fields: &[Field::element_type("data_type", 0), Field::u16("bklen", 1), Field::u64("num_elements", 3)],
 };

@@ -12,7 +12,7 @@ use super::kept_words::Left;
 use super::rare_body::Upper;
 use super::{clog_body, kept_words, rare_body};
 use crate::error::Result;
-use crate::format::fzm::stage::config::{Config, Field, Layout};
+use crate::format::fzm::stage::config::{Config, ConfigLayout, Field};
 use crate::format::fzm::stage::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::format::fzm::stream::ByteStream;
 
@@ -28,7 +28,7 @@ const fn row(code: u16, name: &'static str, parse: fn(Config) -> Result<Box<dyn 
 }
 
 /// The configuration of a coder; fields that a shorter one lacks have defaults.
-pub(in super::super) const LAYOUT: Layout = Layout {
+pub(in super::super) const LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[0, 4, 5, 9],
     fields: &[Field::u32("chunk_size", 0), Field::u8("word_size", 4), Field::u32("original_size", 5)],
 };

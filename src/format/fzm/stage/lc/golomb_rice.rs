@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::chunks::{Coding, Invalid, LcChunks};
 use super::golomb_rice_body;
 use crate::error::Result;
-use crate::format::fzm::stage::config::{Config, Field, Layout};
+use crate::format::fzm::stage::config::{Config, ConfigLayout, Field};
 use crate::format::fzm::stage::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::format::fzm::stream::ByteStream;
 
@@ -21,7 +21,7 @@ pub(in super::super) const TYPE: StageType = StageType {
     parse: |config| Ok(Box::new(GolombRice::parse(config)?)),
 };
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[5, 9],
     fields: &[Field::u32("chunk_size", 0), Field::element_type("element_type", 4), Field::u32("original_size", 5)],
 };

@@ -9,7 +9,7 @@ use crate::bytes::{to_u64, to_usize};
 use crate::codec::shuffle;
 use crate::error::Result;
 use crate::format::fzm::stage::block_windows::{BlockWindows, Blockwise};
-use crate::format::fzm::stage::config::{Config, Field, Layout};
+use crate::format::fzm::stage::config::{Config, ConfigLayout, Field};
 use crate::format::fzm::stage::scratch::ScratchBuffer;
 use crate::format::fzm::stage::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::format::fzm::stream::{ByteStream, Derivation};
@@ -23,8 +23,10 @@ pub(in super::super) const TYPE: StageType = StageType {
     parse: |config| Ok(Box::new(Tupl::parse(config)?)),
 };
 
-const LAYOUT: Layout =
-    Layout { sizes: &[6], fields: &[Field::u32("block_size", 0), Field::u8("word_size", 4), Field::u8("dim", 5)] };
+const LAYOUT: ConfigLayout = ConfigLayout {
+    sizes: &[6],
+    fields: &[Field::u32("block_size", 0), Field::u8("word_size", 4), Field::u8("dim", 5)],
+};
 
 /// A stage.
 struct Tupl {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::array_store::ArrayStore;
 use super::block_windows::STEP;
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::scratch::ScratchBuffer;
 use super::types::Unsigned;
 use super::{Context, DataType, Family, Stage, StageType, exactly};
@@ -32,7 +32,7 @@ pub(super) const TYPE: StageType = StageType {
     parse: |config| Ok(Box::new(Lorenzo::parse(config)?)),
 };
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[16, 20],
     fields: &[
         Field::element_type("data_type", 0),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::DataType::{F32, F64, U8, U16, U32};
 use super::boxes::Shape;
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::outliers::{Count, Outliers, PortNames};
 use super::types::Unsigned;
 use super::{Context, DataType, Family, Stage, StageType, exactly};
@@ -37,7 +37,7 @@ pub(super) const TYPE: StageType = StageType {
     parse: |config| Ok(Box::new(LorenzoQuant::parse(config)?)),
 };
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[32, 40, 44, 64],
     fields: &[
         Field::f32("error_bound", 0),

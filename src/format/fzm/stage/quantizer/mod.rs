@@ -10,7 +10,7 @@ mod values;
 use std::sync::Arc;
 
 use super::DataType::{F32, F64, U16, U32};
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::outliers::{Count, Outliers, PortNames};
 use super::types::{Float, Unsigned};
 use super::{Context, DataType, Family, Stage, StageType, exactly};
@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::format::fzm::inverse::Rule;
 use crate::format::fzm::stream::ByteStream;
 use rules::{Dither, Formula};
-use values::Values;
+use values::QuantizedValues;
 
 /// The mode of bounds relative to each value.
 const REL: u8 = 1;
@@ -33,7 +33,7 @@ pub(super) const TYPE: StageType = StageType {
     parse: |config| Ok(Box::new(Quantizer::parse(config)?)),
 };
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[28, 36, 48, 52, 56, 72],
     fields: &[
         Field::f32("abs_error_bound", 0),
@@ -206,7 +206,7 @@ impl Quantizer {
         }
         let names = PortNames { values: "outlier_vals", indices: "outlier_idxs" };
         let outliers = ports.map(|(ports, count)| Outliers::new(ports, count, names, n, cx)).transpose()?;
-        Ok(Arc::new(Values::<T, C>::new(codes, n, outliers, self.formula())))
+        Ok(Arc::new(QuantizedValues::<T, C>::new(codes, n, outliers, self.formula())))
     }
 }
 

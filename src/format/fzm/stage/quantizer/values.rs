@@ -18,7 +18,7 @@ use crate::format::fzm::stage::types::{Float, Unsigned};
 use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 
 /// The decoded array.
-pub(super) struct Values<T, C> {
+pub(super) struct QuantizedValues<T, C> {
     codes: CodeBlocks,
     outliers: Option<Outliers<T>>,
     formula: Formula<T>,
@@ -26,7 +26,7 @@ pub(super) struct Values<T, C> {
     code: PhantomData<fn() -> C>,
 }
 
-impl<T: Float, C: Unsigned> Values<T, C> {
+impl<T: Float, C: Unsigned> QuantizedValues<T, C> {
     /// The values of `n` codes, which are not more than 2^64 bytes.
     pub(super) fn new(codes: Arc<dyn ByteStream>, n: u64, outliers: Option<Outliers<T>>, formula: Formula<T>) -> Self {
         let windows = BlockWindows::new(n * to_u64(T::SIZE), to_u64(T::SIZE), scaled(codes.unit(), C::SIZE, T::SIZE));
@@ -34,7 +34,7 @@ impl<T: Float, C: Unsigned> Values<T, C> {
     }
 }
 
-impl<T: Float, C: Unsigned> Blockwise for Values<T, C> {
+impl<T: Float, C: Unsigned> Blockwise for QuantizedValues<T, C> {
     fn windows(&self) -> &BlockWindows {
         &self.windows
     }

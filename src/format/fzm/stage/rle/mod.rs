@@ -16,7 +16,7 @@ mod expanded;
 use std::sync::Arc;
 
 use super::DataType::{self, I8, I16, I32, I64, U8, U16, U32, U64};
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::{Context, Family, Stage, StageType, exactly};
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
@@ -35,7 +35,7 @@ pub(super) const TYPE: StageType = StageType {
     parse: |config| Ok(Box::new(Rle::parse(config)?)),
 };
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[0, 1, 5, 9],
     fields: &[Field::element_type("data_type", 0), Field::u32("num_elements", 1), Field::u32("chunk_size", 5)],
 };

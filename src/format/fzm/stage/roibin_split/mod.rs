@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::block_windows::{BlockWindows, Blockwise};
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::scratch::ScratchBuffer;
 use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::{to_u64, to_usize};
@@ -26,7 +26,7 @@ use peaks::{BoxPart, Peaks};
 pub(super) const TYPE: StageType =
     StageType { code: 35, name: "roibin_split", family: Family::Shuffler, layout: &LAYOUT, parse: RoibinSplit::parse };
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[22],
     fields: &[
         Field::u32("dim_x", 0),

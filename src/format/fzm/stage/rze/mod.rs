@@ -14,7 +14,7 @@ use crate::account::decode_budget;
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::inverse::{self, Inverse};
-use crate::format::fzm::stage::config::{Config, Field, Layout};
+use crate::format::fzm::stage::config::{Config, ConfigLayout, Field};
 use crate::format::fzm::stage::lc::bitmaps::Levels;
 use crate::format::fzm::stage::lc::chunks::{Coding, Invalid, LcChunks, with_bitmaps};
 use crate::format::fzm::stage::lc::coders::Sizes;
@@ -38,7 +38,7 @@ pub(super) const TYPE: StageType = StageType {
     parse: |config| Ok(Box::new(Rze::parse(config)?)),
 };
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[9],
     fields: &[Field::u32("chunk_size", 0), Field::u8("word_size", 4), Field::u32("original_size", 5)],
 };

@@ -13,7 +13,7 @@ mod tree;
 use std::sync::Arc;
 
 use super::array_store::ArrayStore;
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::outliers::Sorted;
 use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::bytes::{to_u64, to_usize};
@@ -27,7 +27,7 @@ use tree::{Count, Rectangle, Tree, Visit};
 pub(super) const TYPE: StageType =
     StageType { code: 40, name: "speck2d", family: Family::Coder, layout: &LAYOUT, parse: Speck2d::parse };
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[24],
     fields: &[
         Field::u32("dim_x", 0),

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "parts of a loop that is compiled for several processors")]
 
-use super::Coding;
+use super::BlockCoding;
 use crate::codec::simd_dispatch::{SimdLoop, SimdOps};
 use crate::format::fzm::stage::types::{Element, Float, Unsigned};
 
@@ -17,7 +17,7 @@ const GROUP: usize = 8;
 
 /// Consecutive blocks; the first and the last may be decoded in part.
 pub(super) struct BlockWindow<'a, T> {
-    pub(super) coding: Coding,
+    pub(super) coding: BlockCoding,
     /// Elements of a block.
     pub(super) block: usize,
     pub(super) bound: f64,
@@ -43,9 +43,9 @@ impl<T: Float> SimdLoop for BlockWindow<'_, T> {
             let n = (self.block - skip).min(rest.len() / T::SIZE);
             let (out, tail) = rest.split_at_mut(n * T::SIZE);
             rest = tail;
-            let (has_codes, width) = Coding::block(entry);
+            let (has_codes, width) = BlockCoding::block(entry);
             let mut reference = self.reference;
-            if self.coding == Coding::Referenced && (skip == 0 || !has_codes) {
+            if self.coding == BlockCoding::Referenced && (skip == 0 || !has_codes) {
                 let Some((bytes, after)) = payload.split_at_checked(T::SIZE) else { return false };
                 (reference, payload) = (T::get(bytes), after);
             }
@@ -53,8 +53,8 @@ impl<T: Float> SimdLoop for BlockWindow<'_, T> {
                 let first = skip * width as usize;
                 let codes = FixedCodes { bytes: payload, first: first % 8, width };
                 let done = match self.coding {
-                    Coding::Referenced => offsets(codes, self.bound, reference, out),
-                    Coding::Differences => sums::<T>(vectors, codes, self.bound, out),
+                    BlockCoding::Referenced => offsets(codes, self.bound, reference, out),
+                    BlockCoding::Differences => sums::<T>(vectors, codes, self.bound, out),
                 };
                 let bytes = (self.block * width as usize).div_ceil(8) - first / 8;
                 payload = payload.get(bytes..).unwrap_or_default();

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use super::block_windows::{BlockWindows, Blockwise};
 use super::checkpoints::{Checkpoints, Frontier};
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::scratch::ScratchBuffer;
 use super::types::Float;
 use super::{Context, DataType, Family, Stage, StageType, exactly};
@@ -32,7 +32,7 @@ pub(super) const SZX: StageType = StageType {
     name: "szx",
     family: Family::Quantizer,
     layout: &LAYOUT,
-    parse: |config| SzBlocks::parse(config, Coding::Referenced),
+    parse: |config| SzBlocks::parse(config, BlockCoding::Referenced),
 };
 /// Stage type 37.
 pub(super) const SZP: StageType = StageType {
@@ -40,10 +40,10 @@ pub(super) const SZP: StageType = StageType {
     name: "szp",
     family: Family::Quantizer,
     layout: &LAYOUT,
-    parse: |config| SzBlocks::parse(config, Coding::Differences),
+    parse: |config| SzBlocks::parse(config, BlockCoding::Differences),
 };
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[32],
     fields: &[
         Field::element_type("type", 0),
@@ -63,14 +63,14 @@ const LARGEST: u64 = 1 << 16;
 
 /// How a block stores its elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Coding {
+enum BlockCoding {
     /// `SZx`: a reference value, and distances from it unless all are 0.
     Referenced,
     /// `SZp`: differences from the element before.
     Differences,
 }
 
-impl Coding {
+impl BlockCoding {
     /// Bytes of an entry of the table.
     #[inline]
     fn entry(self) -> usize {
@@ -94,14 +94,14 @@ impl Coding {
 /// A stage of either type.
 struct SzBlocks {
     config: Config,
-    coding: Coding,
+    coding: BlockCoding,
     ty: DataType,
     bound: f64,
     block: u64,
 }
 
 impl SzBlocks {
-    fn parse(config: Config, coding: Coding) -> Result<Box<dyn Stage>> {
+    fn parse(config: Config, coding: BlockCoding) -> Result<Box<dyn Stage>> {
         let ty = config.element_type("type", &[DataType::F32, DataType::F64], DataType::F32)?;
         let bound = config.f64("error_bound");
         if config.u64("num_elements") > 0 && !(bound.is_finite() && bound > 0.0) {
@@ -109,7 +109,7 @@ impl SzBlocks {
         }
         let block = match config.u64("block_size") {
             0 => BLOCK,
-            block if coding == Coding::Differences && block > LARGEST => {
+            block if coding == BlockCoding::Differences && block > LARGEST => {
                 return Err(config.unknown("block_size", format!("blocks of {block} elements")));
             }
             block => block,
@@ -129,7 +129,7 @@ impl SzBlocks {
             return Err(self.config.corrupt("num_elements", format!("{count} elements are more than 2^64 bytes")));
         };
         // An element of `SZx` does not depend on those before it.
-        let unit = if self.coding == Coding::Referenced { 1 } else { self.block };
+        let unit = if self.coding == BlockCoding::Referenced { 1 } else { self.block };
         Ok(Arc::new(Blocks::<T> {
             input,
             coding: self.coding,
@@ -147,8 +147,8 @@ impl SzBlocks {
 impl Stage for SzBlocks {
     fn name(&self) -> &'static str {
         match self.coding {
-            Coding::Referenced => SZX.name,
-            Coding::Differences => SZP.name,
+            BlockCoding::Referenced => SZX.name,
+            BlockCoding::Differences => SZP.name,
         }
     }
 
@@ -185,7 +185,7 @@ const BATCH: u64 = 16;
 /// The decoded array.
 struct Blocks<T> {
     input: Arc<dyn ByteStream>,
-    coding: Coding,
+    coding: BlockCoding,
     bound: f64,
     /// Elements of a block, and of the array.
     block: u64,
@@ -211,7 +211,7 @@ impl<T: Float> Blocks<T> {
     fn end(&self, index: u64, entry: &[u8], at: u64) -> Result<u64> {
         let width = Self::codes(entry);
         let broken = |why: String| Err(Error::corrupt(why, "block table").within(format!("block {index}")));
-        if self.coding == Coding::Referenced && entry.first().is_some_and(|&kind| kind > 1) {
+        if self.coding == BlockCoding::Referenced && entry.first().is_some_and(|&kind| kind > 1) {
             return broken(format!("type {} is not defined", entry[0]));
         }
         if width > 64 {
@@ -233,7 +233,7 @@ impl<T: Float> Blocks<T> {
 
     /// Bits of a code of a block; 0 if it has none.
     fn codes(entry: &[u8]) -> u64 {
-        match Coding::block(entry) {
+        match BlockCoding::block(entry) {
             (true, width) => width.into(),
             (false, _) => 0,
         }
@@ -242,8 +242,8 @@ impl<T: Float> Blocks<T> {
     /// Bytes of a block's reference value.
     fn reference(&self) -> u64 {
         match self.coding {
-            Coding::Referenced => to_u64(T::SIZE),
-            Coding::Differences => 0,
+            BlockCoding::Referenced => to_u64(T::SIZE),
+            BlockCoding::Differences => 0,
         }
     }
 
@@ -298,7 +298,7 @@ impl<T: Float> Blockwise for Blocks<T> {
         let stop = stop.min(start + self.reference() + ((end - last * self.block) * width).div_ceil(8));
         let (mut start, mut reference, skip) = (at, T::default(), first % self.block);
         if skip > 0
-            && let (true, width) = Coding::block(&table[..self.coding.entry()])
+            && let (true, width) = BlockCoding::block(&table[..self.coding.entry()])
         {
             let mut bytes = [0; 8];
             self.input.read(at, &mut bytes[..T::SIZE])?;

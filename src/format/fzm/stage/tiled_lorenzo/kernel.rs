@@ -5,18 +5,18 @@
 use crate::codec::simd_dispatch::{SimdLoop, SimdOps, run_widest};
 
 /// The sums of whole tiles, and their shape.
-pub(super) struct Sums<'a> {
+pub(super) struct TileSums<'a> {
     pub(super) tile: [usize; 3],
     pub(super) sums: &'a mut [i32],
 }
 
 /// Replaces the differences in `stored`, of whole tiles, by their sums.
-pub(super) fn sum_up<const SIZE: usize>(sums: Sums, stored: &[u8]) {
+pub(super) fn sum_up<const SIZE: usize>(sums: TileSums, stored: &[u8]) {
     run_widest(SumUp::<SIZE> { sums, stored });
 }
 
 struct SumUp<'a, const SIZE: usize> {
-    sums: Sums<'a>,
+    sums: TileSums<'a>,
     stored: &'a [u8],
 }
 
@@ -25,7 +25,7 @@ impl<const SIZE: usize> SimdLoop for SumUp<'_, SIZE> {
 
     #[inline(always)]
     fn run(self, vectors: impl SimdOps) {
-        let Sums { tile: [tz, ty, tx], sums } = self.sums;
+        let TileSums { tile: [tz, ty, tx], sums } = self.sums;
         for (own, stored) in sums.iter_mut().zip(self.stored.as_chunks::<SIZE>().0) {
             // The upper half of a short element does not reach the lower one.
             let low = u16::from_le_bytes([stored[0], stored[1]]);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::DataType::{I16, I32};
 use super::boxes::{BoxTarget, Shape, Sizes};
-use super::config::{Config, Field, Layout};
+use super::config::{Config, ConfigLayout, Field};
 use super::scratch::ScratchBuffer;
 use super::{Context, DataType, Family, Stage, StageType, exactly};
 use crate::account::decode_budget;
@@ -22,7 +22,7 @@ use crate::codec::simd_dispatch::run_widest;
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::inverse::{self, Inverse, RunningSums};
 use crate::format::fzm::stream::{Bricks, ByteStream, Derivation, Setup};
-use kernel::{Rows, Sums, sum_up};
+use kernel::{Rows, TileSums, sum_up};
 use whole::Whole;
 
 /// The stage type.
@@ -34,7 +34,7 @@ pub(super) const TYPE: StageType = StageType {
     parse: |config| Ok(Box::new(TiledLorenzo::parse(config)?)),
 };
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ConfigLayout = ConfigLayout {
     sizes: &[20],
     fields: &[
         Field::element_type("data_type", 0),
@@ -189,7 +189,7 @@ struct Untiled {
     /// Bytes of an element.
     size: usize,
     /// Replaces the differences of whole tiles by their sums.
-    sum: fn(Sums, &[u8]),
+    sum: fn(TileSums, &[u8]),
 }
 
 /// Elements that are summed together, at most; at least four tiles.
@@ -228,7 +228,7 @@ impl Untiled {
             let mut stored = ScratchBuffer::new(count * elements * self.size)?;
             self.input.read((row + x) * to_u64(elements * self.size), &mut stored)?;
             let sums = &mut sums[..count * elements];
-            (self.sum)(Sums { tile, sums }, &stored);
+            (self.sum)(TileSums { tile, sums }, &stored);
             self.place([z, y, x], sums, to)?;
             x += to_u64(count);
         }
