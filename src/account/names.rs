@@ -120,11 +120,11 @@ mod tests {
         for (memory, disk) in [(1 << 30, 0), (0, 1 << 30)] {
             let account = Account::new(memory, disk);
             let mut names = Names::new(&account);
-            assert_eq!(names.find(b"x"), None);
+            assert!(names.is_empty() && names.find(b"x").is_none());
             for i in 0..100_000 {
                 assert!(names.insert(format!("name {i}")).unwrap());
             }
-            assert!(!names.insert("name 77").unwrap());
+            assert!(!names.insert("name 77").unwrap() && !names.is_empty());
             names.finish().unwrap();
             assert!(disk > 0 || names.weight() == account.memory().used(), "{}", names.weight());
             for i in 0..100_000 {

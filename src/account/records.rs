@@ -180,7 +180,8 @@ mod tests {
         for (memory, disk) in [(64 << 20, 0), (2 << 20, 64 << 20), (0, 64 << 20), (1 << 20, 0)] {
             let account = Account::new(memory, disk);
             let mut list = fill(&account, N).unwrap();
-            assert_eq!(list.len() as u64, N);
+            assert_eq!((list.len() as u64, list.is_empty()), (N, false));
+            assert!(fill(&account, 0).unwrap().is_empty());
             for i in [0, 1, 43_690, 43_691, N / 2, N - 1] {
                 assert_eq!(list.get(i as usize), Some([i, i * i, !i]), "{i}");
                 list.set(i as usize, [7, i, 8]).unwrap();

@@ -11,6 +11,7 @@
 //! writes in place, and has no SIGBUS: there, pages that do not fit on a full disk stay in memory.
 #![expect(unsafe_code, reason = "mapping a file is unsafe because it may be truncated; ours has no name and one owner")]
 
+use std::ffi::OsString;
 use std::ops::{Deref, DerefMut, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -160,13 +161,26 @@ impl std::fmt::Debug for Buffer {
 
 /// The directory for large temporary files: `TMPDIR`, or `/var/tmp`, because `/tmp` may be a tmpfs.
 pub fn directory() -> PathBuf {
-    let own = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    directory_for(std::env::var_os("TMPDIR"))
+}
+
+fn directory_for(own: Option<OsString>) -> PathBuf {
+    let own = own.filter(|dir| !dir.is_empty()).map(PathBuf::from);
     own.or_else(|| Some(PathBuf::from("/var/tmp")).filter(|dir| dir.is_dir())).unwrap_or_else(std::env::temp_dir)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+
+    #[test]
+    fn temporary_files_go_to_the_directory_of_the_environment_if_it_names_one() {
+        assert_eq!(directory_for(Some("/x/y".into())), Path::new("/x/y"));
+        assert_eq!(directory_for(Some(OsString::new())), directory_for(None));
+        assert!(directory_for(None).is_dir());
+    }
     use crate::paging::tests::with_each_page_size;
 
     #[test]

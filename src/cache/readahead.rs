@@ -194,6 +194,42 @@ mod tests {
     }
 
     #[test]
+    fn the_window_opens_with_the_read_that_makes_a_run_long_enough() {
+        let mut state = reader();
+        assert_eq!(state.next(&(0..PATIENCE / 2), PIECE), None);
+        assert!(state.next(&(PATIENCE / 2..PATIENCE), PIECE).is_some());
+        // The first read of a file need not be at its start.
+        let mut state = reader();
+        assert_eq!(state.next(&(9 * MIB..10 * MIB), PIECE), None);
+        assert_eq!(state.next(&(10 * MIB..11 * MIB), PIECE), Some(11 * MIB..12 * MIB));
+        // A reader that goes back begins anew where it is.
+        assert_eq!(state.next(&(2 * MIB..3 * MIB), PIECE), None);
+        assert_eq!(state.next(&(3 * MIB..4 * MIB), PIECE), Some(4 * MIB..5 * MIB));
+    }
+
+    #[test]
+    fn the_window_moves_in_steps_and_what_was_refused_is_asked_for_again() {
+        // At most 1 MiB.
+        let mut state = Readahead::new(1, 4 * MIB);
+        let kib = |from: u64, to: u64| from << 10..to << 10;
+        state.next(&kib(0, 128), (1, 1));
+        let mut all = Vec::new();
+        for at in (128..4096).step_by(128) {
+            all.extend(state.next(&kib(at, at + 128), (MIB, 1)));
+        }
+        // A quarter of the window each time.
+        assert!(all[4..].iter().all(|range| range.end - range.start == 256 << 10), "{all:?}");
+        // Half a window, for a batch that is larger.
+        let mut state = Readahead::new(1, 4 * MIB);
+        state.next(&kib(0, 128), (MIB, 8 * MIB));
+        assert_eq!(state.next(&kib(128, 256), (MIB, 8 * MIB)), Some(kib(256, 1280)));
+        assert_eq!(state.next(&kib(256, 512), (MIB, 8 * MIB)), None);
+        assert_eq!(state.next(&kib(512, 768), (MIB, 8 * MIB)), Some(kib(1280, 1792)));
+        state.refused();
+        assert_eq!(state.next(&kib(768, 800), (MIB, 8 * MIB)), Some(kib(800, 1824)));
+    }
+
+    #[test]
     fn whole_batches_are_prefetched_three_ahead() {
         let mut state = Readahead::new(2, 1 << 30);
         let steps = (0..2000).filter_map(|i| state.next(&(i * 131_072..(i + 1) * 131_072), (MIB, 16 * MIB)));

@@ -187,6 +187,23 @@ mod tests {
     }
 
     #[test]
+    fn a_run_is_extended_at_its_end_by_pieces_of_its_own_blob() {
+        let mut runs = Runs::default();
+        let (one, other) = (runs.add(1, 0..4), runs.add(2, 0..7));
+        assert_ne!(one, other);
+        assert!(!runs.extend(1, &(7..8)) && !runs.extend(2, &(4..8)) && !runs.extend(3, &(4..8)));
+        assert!(runs.extend(1, &(4..6)));
+        // None has begun.
+        assert!(!runs.will_reach((1, 0)) && !runs.will_reach((1, 6)));
+        runs.run(one).unwrap().has_begun = true;
+        assert!(runs.will_reach((1, 5)) && !runs.will_reach((2, 5)) && !runs.will_reach((2, 7)));
+        assert!(!runs.will_reach((1, 7)) && runs.will_reach((1, 6)) && runs.will_reach((1, 7)));
+        runs.forget_queued();
+        assert!(runs.run(other).is_none());
+        assert_eq!((runs.remove(one), runs.remove(one)), (0..8, 0..0));
+    }
+
+    #[test]
     fn one_thread_decodes_a_run_and_another_one_delivers_it() {
         let (blob, memory) = memory();
         let cache = Cache::new(100 * PIECE, 2);

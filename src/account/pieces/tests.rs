@@ -40,6 +40,43 @@ fn a_store_has_a_kind_numbers_for_owners_and_buffers_to_use_again() {
 }
 
 #[test]
+fn pieces_that_are_forgotten_leave_memory_and_as_many_buffers_as_are_asked_for() {
+    let (one, two) = (1000, 2000);
+    let pieces = Pieces::new(Account::new(4000, 0));
+    (0..4).for_each(|piece| assert!(pieces.put(one, piece, vec![7; 1000]).is_none()));
+    let held = pieces.in_memory(one, 3).unwrap();
+    pieces.forget(two, 0..4, 4);
+    assert_eq!((pieces.memory().used(), pieces.has_spare()), (4000, false), "of another owner");
+    pieces.forget(one, 0..3, 1);
+    assert_eq!((pieces.memory().used(), pieces.has_spare()), (1000, true));
+    assert_eq!((0..4).filter(|&piece| pieces.has(one, piece, 1000)).collect::<Vec<_>>(), [3]);
+    let spares = || std::iter::from_fn(|| pieces.has_spare().then(|| pieces.buffer(1000).unwrap())).count();
+    assert_eq!(spares(), 1);
+    // A piece that a reader holds leaves no buffer.
+    pieces.forget(one, 3..4, 4);
+    assert_eq!((held[..].to_vec(), pieces.has_spare()), (vec![7; 1000], false));
+    drop(held);
+    assert_eq!(pieces.memory().used(), 0);
+    for (keep, left) in [(0, 0), (2, 2), (9, 3)] {
+        (0..3).for_each(|piece| assert!(pieces.put(one, piece, vec![7; 1000]).is_none()));
+        pieces.forget(one, 0..3, keep);
+        assert_eq!(spares(), left, "{keep}");
+    }
+}
+
+#[test]
+fn a_piece_that_waits_for_the_writer_is_neither_forgotten_nor_shed() {
+    let pieces = Pieces::new(Account::new(2000, 4000));
+    assert!(pieces.put(1, 0, vec![7; 1000]).is_none());
+    crate::clock::wait_until(|| pieces.shared.lock().waiting.is_empty());
+    pieces.shared.lock().waiting.push((1, 0));
+    pieces.forget(1, 0..1, 0);
+    assert!(!pieces.shed(1001) && pieces.has(1, 0, 1000));
+    pieces.shared.lock().waiting.clear();
+    assert!(pieces.shed(1001) && !pieces.has(1, 0, 1000));
+}
+
+#[test]
 fn pieces_are_shed_from_memory_as_many_as_are_asked_for() {
     let pieces = Pieces::new(Account::new(4000, 1000));
     (0..5).for_each(|piece| assert!(pieces.put(1, piece, vec![7; 1000]).is_none()));

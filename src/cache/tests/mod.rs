@@ -1,5 +1,6 @@
 //! Each piece is decoded once, the budget is kept, waits and failures are handled, on one thread and on many.
 
+mod in_flight;
 mod prefetch;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,6 +30,7 @@ fn is_piece(got: &Piece, of: &Memory, piece: u64) -> bool {
 fn a_piece_is_decoded_once_and_then_cached() {
     let (blob, memory) = memory(3).blob();
     let cache = Cache::new(1 << 20, 2);
+    assert_eq!(cache.workers(), 2);
     assert!(cache.peek(&blob, 1).is_none());
     for _ in 0..3 {
         assert!(is_piece(&cache.get(&blob, 1).unwrap(), &memory, 1));

@@ -1,6 +1,7 @@
 //! Prefetched pieces: in batches, within half of the budget, and not before their gate has opened.
 
 use super::*;
+use crate::format::InOrder;
 
 #[test]
 fn pieces_behind_an_undecided_gate_are_not_prefetched() {
@@ -99,4 +100,124 @@ fn a_batch_stays_within_the_budget() {
 fn prefetching_does_not_decode_to_find_a_length() {
     let (blob, _) = Memory { known: false, ..memory(2) }.blob();
     assert!(!Cache::new(1 << 20, 1).prefetch(&blob, 0..2));
+}
+
+/// Occupies the only worker of `cache` until the returned sender is used or dropped.
+fn occupied(cache: &Cache) -> mpsc::Sender<()> {
+    let ((go, wait), (tx, begun)) = (mpsc::channel::<()>(), mpsc::channel());
+    cache.submit(Box::new(move || {
+        tx.send(()).unwrap();
+        wait.recv().ok();
+    }));
+    begun.recv_timeout(PATIENCE).unwrap();
+    go
+}
+
+/// Waits until the only worker of `cache` has done what is queued.
+fn idle(cache: &Cache) {
+    let (tx, rx) = mpsc::channel();
+    // Behind all other hints.
+    wait_until(|| {
+        let tx = tx.clone();
+        cache.pool.hint(Box::new(move || tx.send(()).unwrap()))
+    });
+    rx.recv_timeout(PATIENCE).unwrap();
+}
+
+#[test]
+fn what_was_read_or_forgotten_meanwhile_is_not_decoded_ahead() {
+    let (blob, memory) = memory(20).blob();
+    let cache = Cache::new(100 * PIECE, 1);
+    let go = occupied(&cache);
+    assert!(cache.prefetch(&blob, 0..4));
+    assert!(is_piece(&cache.get(&blob, 1).unwrap(), &memory, 1));
+    drop(go);
+    idle(&cache);
+    assert_eq!((cache.stats().decodes, cache.stats().ahead), (4, 3), "each once");
+
+    let go = occupied(&cache);
+    assert!(cache.prefetch(&blob, 10..14));
+    cache.clear();
+    drop(go);
+    idle(&cache);
+    assert_eq!((cache.stats().decodes, cache.stats().held), (4, 0));
+}
+
+#[test]
+fn pieces_of_a_list_are_queued_when_it_is_dropped_and_refused_if_they_are_too_many() {
+    let (blob, memory) = memory(20).blob();
+    let cache = Cache::new(10 * PIECE, 1);
+    let mut hints = cache.prefetch_batch();
+    assert!(hints.add(&blob, 3, PIECE));
+    drop(hints);
+    idle(&cache);
+    assert!(is_piece(&cache.peek(&blob, 3).unwrap(), &memory, 3));
+    let mut hints = cache.prefetch_batch();
+    assert!((4..8).all(|piece| hints.add(&blob, piece, PIECE)));
+    assert!(!hints.add(&blob, 9, 6 * PIECE));
+    assert!(!hints.send());
+}
+
+#[test]
+fn pieces_that_no_worker_can_take_are_refused_and_may_be_asked_for_again() {
+    for is_run in [false, true] {
+        // Pieces of a run that do not follow each other are jobs of their own, and so are large ones.
+        let (blob, memory) = Memory { is_run, ..Memory::new(noise(600 << 10), 1 << 10) }.blob();
+        let cache = Cache::new(1 << 30, 1);
+        let go = occupied(&cache);
+        let wanted = (0..600).step_by(2).find(|&piece| !cache.prefetch(&blob, piece..piece + 1));
+        let refused = wanted.unwrap_or_else(|| panic!("all were taken, {is_run}"));
+        assert!(!cache.is_known(&blob, refused), "{is_run}");
+        drop(go);
+        assert_eq!(cache.get(&blob, refused).unwrap()[..], memory.bytes[(refused << 10) as usize..][..1 << 10]);
+        idle(&cache);
+        assert!(cache.prefetch(&blob, refused + 1..refused + 2), "{is_run}");
+    }
+}
+
+/// A stream that keeps piece 1 itself, and decodes piece 2 ahead.
+struct Ahead(AtomicU64);
+
+impl Blob for Ahead {
+    fn layout(&self) -> Result<Layout> {
+        Ok(Layout::Uniform { len: 4 * PIECE, piece: PIECE })
+    }
+
+    fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        dst.fill(piece as u8);
+        Ok(())
+    }
+
+    fn in_order(&self) -> Option<&dyn InOrder> {
+        Some(self)
+    }
+}
+
+impl InOrder for Ahead {
+    fn is_run(&self, _: u64) -> bool {
+        false
+    }
+
+    fn ready(&self, piece: u64) -> Option<Piece> {
+        (piece == 1).then(|| Arc::new(vec![1; PIECE as usize]))
+    }
+
+    fn is_coming(&self, piece: u64) -> bool {
+        piece == 1 || piece == 2
+    }
+}
+
+#[test]
+fn what_a_stream_keeps_or_decodes_ahead_itself_is_neither_prefetched_nor_kept_twice() {
+    let stream = Arc::new(Ahead(AtomicU64::new(0)));
+    let (blob, cache) = (BlobRef::shared(stream.clone()), Cache::new(100 * PIECE, 1));
+    assert!(cache.prefetch(&blob, 1..3));
+    idle(&cache);
+    assert_eq!((stream.0.load(Ordering::Relaxed), cache.stats().ahead), (0, 0));
+    assert_eq!(cache.peek(&blob, 1).unwrap()[..], [1; PIECE as usize]);
+    assert_eq!((cache.stats().hits, cache.stats().held), (1, 0));
+    assert!(cache.peek(&blob, 2).is_none());
+    assert_eq!(cache.get(&blob, 1).unwrap()[..], [1; PIECE as usize]);
+    assert_eq!((stream.0.load(Ordering::Relaxed), cache.stats().held), (0, 0));
 }
