@@ -27,3 +27,29 @@ impl FailedChecks {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checksum::BackgroundChecks;
+    use crate::error::Kind;
+
+    #[test]
+    fn a_checksum_that_has_failed_is_verified_first_from_then_on() {
+        let (failed, at) = (FailedChecks::default(), FileOffset(64));
+        let modes = [Verify::Off, Verify::First, Verify::Auto(BackgroundChecks::default())];
+        let now = |at| {
+            modes.each_ref().map(|mode| match failed.mode(at, mode) {
+                Verify::Off => "off",
+                Verify::First => "first",
+                _ => "auto",
+            })
+        };
+        let before = now(at);
+        failed.note(at, &Error::new(Kind::NoRoom { need: 1, memory: 0, disk: 0 }, "x"));
+        assert_eq!((now(at), before), (["off", "first", "auto"], before), "for now only");
+        failed.note(at, &Error::corrupt("no", "x"));
+        assert_eq!(now(at), ["off", "first", "first"]);
+        assert_eq!(now(FileOffset(65)), before);
+    }
+}

@@ -250,3 +250,92 @@ fn go_on(then: Then, wanted: Option<Wanted>, outcome: Result<()>) {
 #[cfg(all(test, shuttle))]
 #[path = "../../tests/models/shared_check.rs"]
 mod models;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+    use crate::clock::{PATIENCE, wait_until};
+
+    /// A check that waits for `go`, and how often it has begun.
+    fn held(
+        threads: &Threads,
+        work: impl Fn(u64) -> Result<()> + Send + Sync + 'static,
+    ) -> (Arc<SharedCheck>, Arc<AtomicU64>, Arc<AtomicBool>) {
+        let (runs, go) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (begun, gone) = (runs.clone(), go.clone());
+        let check = SharedCheck::new(threads, move || {
+            let run = begun.fetch_add(1, Ordering::Relaxed);
+            wait_until(|| gone.load(Ordering::Relaxed) || wanted::check().is_err());
+            work(run)
+        });
+        (Arc::new(check), runs, go)
+    }
+
+    /// What a second caller gets that came while the first one ran the check.
+    fn second(work: impl Fn(u64) -> Result<()> + Send + Sync + 'static) -> (Result<()>, u64) {
+        let (check, runs, go) = held(&Threads::new(1), work);
+        let waits = Arc::new(AtomicBool::new(false));
+        let waiting = waits.clone();
+        let asked = move || {
+            waiting.store(true, Ordering::Relaxed);
+            true
+        };
+        thread::scope(|scope| {
+            let first = scope.spawn(|| check.wait());
+            wait_until(|| runs.load(Ordering::Relaxed) == 1);
+            // It is asked whether it still waits.
+            let second = scope.spawn(|| while_wanted(asked, || check.wait()));
+            wait_until(|| waits.load(Ordering::Relaxed));
+            go.store(true, Ordering::Relaxed);
+            first.join().unwrap().ok();
+            (second.join().unwrap(), runs.load(Ordering::Relaxed))
+        })
+    }
+
+    #[test]
+    fn callers_that_come_meanwhile_share_the_verdict_unless_the_check_was_given_up() {
+        assert!(matches!(second(|_| Ok(())), (Ok(()), 1)));
+        let (broken, runs) = second(|_| Err(Error::corrupt("no", "checksum")));
+        assert!(broken.is_err_and(|e| !is_given_up(&e)) && runs == 1);
+        let given_up = |run| if run == 0 { Err(wanted::given_up()) } else { Ok(()) };
+        assert!(matches!(second(given_up), (Ok(()), 2)));
+    }
+
+    #[test]
+    fn a_check_that_has_a_verdict_does_not_begin_again() {
+        let (check, runs, go) = held(&Threads::new(1), |_| Ok(()));
+        go.store(true, Ordering::Relaxed);
+        check.wait().unwrap();
+        let checks = BackgroundChecks::default();
+        check.begin(&checks);
+        checks.join().unwrap();
+        let (verdict, has_begun) = check.progress();
+        assert!(verdict.is_some_and(|verdict| verdict.is_ok()) && !has_begun);
+        assert_eq!(runs.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_continuation_that_is_given_up_ends_and_the_check_with_the_last_of_them() {
+        let (check, runs, _) = held(&Threads::new(1), |_| wanted::check());
+        let (tx, rx) = mpsc::channel();
+        let ask = |caller: &Wanted, name: &'static str| {
+            let tx = tx.clone();
+            caller.within(|| check.when_done(Box::new(move |verdict| tx.send((name, verdict)).unwrap())));
+        };
+        let (one, other) = (Wanted::default(), Wanted::default());
+        ask(&one, "one");
+        ask(&other, "other");
+        wait_until(|| runs.load(Ordering::Relaxed) == 1);
+        for (caller, name) in [(one, "one"), (other, "other")] {
+            caller.give_up();
+            let (who, verdict) = rx.recv_timeout(PATIENCE).unwrap();
+            assert!(who == name && is_given_up(&verdict.unwrap_err()), "{who}");
+        }
+        wait_until(|| !check.lock().running);
+        assert!(check.progress().0.is_none() && runs.load(Ordering::Relaxed) == 1);
+    }
+}

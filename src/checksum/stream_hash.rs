@@ -142,6 +142,18 @@ mod tests {
     }
 
     #[test]
+    fn copies_of_pieces_that_are_ahead_are_kept_and_no_others() {
+        let account = Account::new(1 << 20, 0);
+        let hash = StreamHash::new(Vec::new(), &account);
+        (0..3).for_each(|piece| hash.feed(piece, &[piece as u8], push));
+        for (piece, kept) in [(1, 0), (2, 0), (4, 1), (4, 1), (3 + AHEAD, 2), (4 + AHEAD, 2)] {
+            hash.feed(piece, &[piece as u8], push);
+            assert_eq!(account.memory().used(), kept, "{piece}");
+        }
+        assert!(hash.is_almost(0) && hash.is_almost(3) && hash.is_almost(3 + AHEAD) && !hash.is_almost(4 + AHEAD));
+    }
+
+    #[test]
     fn a_piece_that_the_account_has_no_room_for_is_decoded_again() {
         let account = Account::new(2, 0);
         let hash = StreamHash::new(Vec::new(), &account);

@@ -146,7 +146,10 @@ mod models;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
+    use crate::clock::{PATIENCE, wait_until};
 
     #[test]
     fn a_container_that_is_closed_closes_no_other() {
@@ -156,6 +159,36 @@ mod tests {
         assert!(one.clone().check_open("file").is_err() && other.check_open("file").is_ok());
         all.close();
         assert!(other.check_open("file").is_err());
+    }
+
+    #[test]
+    fn a_job_is_offered_to_a_helper_if_a_thread_is_free() {
+        let threads = Threads::new(2);
+        assert!(threads.is_free() && !Threads::new(1).is_free());
+        let ((go, wait), (tx, rx)) = (mpsc::channel::<()>(), mpsc::channel());
+        let job = move || {
+            tx.send(()).unwrap();
+            wait.recv().ok();
+        };
+        assert!(threads.offer(Box::new(job)));
+        rx.recv_timeout(PATIENCE).unwrap();
+        // The one helper is busy.
+        assert!(!threads.is_free() && !threads.offer(Box::new(|| ())));
+        drop(go);
+        wait_until(|| threads.is_free());
+        assert!(!Threads::new(1).offer(Box::new(|| ())));
+        // A helper without a thread.
+        let threads = Threads::new(2);
+        let holds: Vec<_> = (0..2)
+            .map(|_| mpsc::channel::<()>())
+            .map(|(go, wait)| {
+                threads.run(Box::new(move || _ = wait.recv()));
+                go
+            })
+            .collect();
+        wait_until(|| !threads.all.pool.is_free());
+        assert!(!threads.is_free() && !threads.offer(Box::new(|| ())));
+        drop(holds);
     }
 
     #[test]

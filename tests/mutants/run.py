@@ -172,6 +172,16 @@ def verdict(tests, number, by_time):
     return "missed", []
 
 
+def keys(mutants):
+    """For each mutant a name that lasts while its function does: its own, without the line, and its number among equals."""
+    seen, out = collections.Counter(), []
+    for mutant in mutants:
+        name = re.sub(r":\d+:\d+:", ":", mutant["name"], count=1)
+        seen[name] += 1
+        out.append(f"{name} #{seen[name]}")
+    return out
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("tool", type=pathlib.Path)
@@ -181,6 +191,7 @@ def main():
     parser.add_argument("--suite", action="store_true", help="tests of the suite, for what those of the library miss")
     options = parser.parse_args()
     mutants = json.loads(options.listed.read_text())
+    key = ["", *keys(mutants)]
     targets = ["--test", "suite", "--bins"] if options.suite else ["--lib"]
     placed, artifacts = build(options.copy, mutants, options.listed, options.tool, targets)
     name = "suite" if options.suite else "fzmfs"
@@ -190,15 +201,15 @@ def main():
     print(f"{len(mutants)} mutants, {len(placed)} in the copy; {len(tests.names)} tests", file=sys.stderr)
 
     results = json.loads(options.result.read_text()) if options.result.exists() else {}
-    numbers = [n for n in placed if results.get(str(n), ["new"])[0] in ("new", "missed", "unreached")]
+    numbers = [n for n in placed if results.get(key[n], ["new"])[0] in ("new", "missed", "unreached", "not built")]
     by_mutant = traced(tests, workers)
     lock = threading.Lock()
 
     def tried(number):
         result = verdict(tests, number, chosen(mutants[number - 1], by_mutant[number]))
         with lock:
-            if results.get(str(number), ["new"])[0] != "missed" or result[0] != "unreached":
-                results[str(number)] = result
+            if results.get(key[number], ["new"])[0] != "missed" or result[0] != "unreached":
+                results[key[number]] = result
             if result[0] in ("missed", "unreached"):
                 print(result[0], mutants[number - 1]["name"], flush=True)
             if number % 20 == 0:
@@ -206,17 +217,17 @@ def main():
 
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         list(pool.map(tried, numbers))
-    for number in range(1, len(mutants) + 1):
-        results.setdefault(str(number), ["not built", []])
+    for name in key[1:]:
+        results.setdefault(name, ["not built", []])
     options.result.write_text(json.dumps(results))
-    table(mutants, results)
+    table(mutants, [results[name][0] for name in key[1:]])
 
 
 def table(mutants, results):
     """How many of each folder were found."""
     folders = collections.defaultdict(collections.Counter)
-    for number, mutant in enumerate(mutants, 1):
-        folders["/".join(mutant["file"].split("/")[1:-1])][results[str(number)][0]] += 1
+    for mutant, result in zip(mutants, results):
+        folders["/".join(mutant["file"].split("/")[1:-1])][result] += 1
     print(f"{'folder':<24}{'tried':>7}{'missed':>8}{'unreached':>11}{'survive':>9}   not built")
     for folder, counts in sorted(folders.items()):
         missed, unreached = counts["missed"], counts["unreached"]

@@ -90,6 +90,29 @@ fn of_what_is_read_in_order_the_oldest_is_evicted_and_its_buffer_reused() {
 }
 
 #[test]
+fn a_piece_of_the_size_of_the_budget_is_kept_and_its_buffer_serves_the_next_one() {
+    let (blob, memory) = memory(2).blob();
+    let cache = Cache::new(PIECE, 1);
+    let buffer = cache.get(&blob, 0).unwrap().as_ptr();
+    assert!(cache.holds(&blob, 0));
+    let next = cache.get(&blob, 1).unwrap();
+    assert_eq!((next.as_ptr(), cache.holds(&blob, 0), cache.holds(&blob, 1)), (buffer, false, true));
+    assert!(is_piece(&next, &memory, 1));
+    assert_eq!(cache.stats().peak, PIECE);
+}
+
+#[test]
+fn what_others_charge_and_decode_of_the_same_memory_is_counted() {
+    let (account, (blob, _)) = (Account::new(100 * PIECE, 0), memory(3).blob());
+    let cache = Cache::sharing(10 * PIECE, 20 * PIECE, 1, account.clone());
+    cache.get(&blob, 0).unwrap();
+    let _charge = account.charge(700, "x").unwrap();
+    account.count_beside(50);
+    let stats = cache.stats();
+    assert_eq!((stats.decoded_bytes, stats.beside, stats.held), (PIECE + 50, 700, PIECE));
+}
+
+#[test]
 fn a_piece_larger_than_the_budget_is_served_and_not_kept() {
     let (blob, memory) = memory(2).blob();
     let cache = Cache::new(PIECE - 1, 1);

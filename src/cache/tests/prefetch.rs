@@ -1,6 +1,7 @@
 //! Prefetched pieces: in batches, within half of the budget, and not before their gate has opened.
 
 use super::*;
+use crate::cache::queues::FRESH;
 use crate::format::InOrder;
 
 #[test]
@@ -220,4 +221,28 @@ fn what_a_stream_keeps_or_decodes_ahead_itself_is_neither_prefetched_nor_kept_tw
     assert!(cache.peek(&blob, 2).is_none());
     assert_eq!(cache.get(&blob, 1).unwrap()[..], [1; PIECE as usize]);
     assert_eq!((stream.0.load(Ordering::Relaxed), cache.stats().held), (0, 0));
+}
+
+#[test]
+fn pieces_that_nobody_came_for_in_two_seconds_give_their_place_to_others() {
+    let (blob, _) = memory(30).blob();
+    let cache = Cache::new(10 * PIECE, 1);
+    let _go = occupied(&cache);
+    assert!(cache.prefetch(&blob, 0..4));
+    cache.clock().pass(FRESH / 2);
+    assert!(cache.prefetch(&blob, 10..11) && !cache.prefetch(&blob, 11..12));
+    cache.clock().pass(FRESH / 2 - Duration::from_nanos(1));
+    assert!(!cache.prefetch(&blob, 20..21));
+    cache.clock().pass(Duration::from_nanos(1));
+    assert!(cache.prefetch(&blob, 20..24) && !cache.prefetch(&blob, 24..25), "four, beside the one that is fresh");
+}
+
+#[test]
+fn a_piece_that_has_failed_lately_is_not_prefetched() {
+    let (blob, memory) = Memory { broken: vec![0], ..memory(2) }.blob();
+    let cache = Cache::new(10 * PIECE, 1);
+    cache.get(&blob, 0).unwrap_err();
+    assert!(!cache.prefetch(&blob, 0..1));
+    idle(&cache);
+    assert_eq!(memory.decodes.load(Ordering::Relaxed), 1);
 }
