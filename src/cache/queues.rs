@@ -48,11 +48,11 @@ const CORRELATED: u64 = 8;
 /// Maximum number of uses counted, that is of further rounds in `main`.
 const USES: u8 = 3;
 /// Maximum number of ghosts.
-const GHOSTS: NonZeroUsize = NonZeroUsize::MIN.saturating_add((32 << 10) - 1);
+pub(super) const GHOSTS: NonZeroUsize = NonZeroUsize::MIN.saturating_add((32 << 10) - 1);
 /// A prefetched piece unused for this long may be evicted first if memory is needed.
 pub(super) const FRESH: Duration = Duration::from_secs(2);
 /// A prefetched piece unused for this long was left behind by a reader that went elsewhere.
-const ABANDONED: Duration = Duration::from_secs(10);
+pub(super) const ABANDONED: Duration = Duration::from_secs(10);
 
 /// The least that a piece counts for, since its entry takes memory too.
 pub(super) const LEAST: u64 = 512;

@@ -197,6 +197,7 @@ mod tests {
         let first = threads.helpers(2);
         let second = threads.helpers(100);
         assert_eq!((first.count(), second.count(), threads.helpers(1).count()), (2, 1, 0));
+        assert_eq!((first.workers(), second.workers(), threads.helpers(1).workers()), (3, 2, 0));
         drop(first);
         assert_eq!(threads.helpers(100).count(), 2);
         threads.limit(1);

@@ -2,6 +2,7 @@
 
 mod in_flight;
 mod prefetch;
+mod queues;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
