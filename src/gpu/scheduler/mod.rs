@@ -1,7 +1,7 @@
 //! Schedules each batch on the CPU or the device, whichever is predicted to be faster from measured times.
 //!
-//! A decoder calls [`Scheduler::wants`] in `Blob::batch`; if it returns false the batch size is 1, and all cores share
-//! the pieces. It calls [`Scheduler::device`] in `Blob::decode_many`, and reports how long each side took, for single
+//! A decoder calls [`Scheduler::wants`] in `Batched::batch`; if it returns false the batch size is 1, and all cores share
+//! the pieces. It calls [`Scheduler::device`] in `Batched::decode_many`, and reports how long each side took, for single
 //! pieces too. An [`Attempt`] on the device that ends without a report has failed.
 //!
 //! Without a driver of a GPU no batch is wanted, so that readahead stays as small as the CPU needs it.
