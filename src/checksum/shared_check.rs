@@ -259,6 +259,7 @@ mod tests {
 
     use super::*;
     use crate::clock::{PATIENCE, wait_until};
+    use crate::error::Kind;
 
     /// A check that waits for `go`, and how often it has begun.
     fn held(
@@ -301,6 +302,10 @@ mod tests {
         assert!(matches!(second(|_| Ok(())), (Ok(()), 1)));
         let (broken, runs) = second(|_| Err(Error::corrupt("no", "checksum")));
         assert!(broken.is_err_and(|e| !is_given_up(&e)) && runs == 1);
+        // One that could not be done is the result for those who waited for it, and no verdict.
+        let no_room =
+            |run| if run == 0 { Err(Error::new(Kind::NoRoom { need: 1, memory: 0, disk: 0 }, "x")) } else { Ok(()) };
+        assert!(matches!(second(no_room), (Err(_), 1)));
         let given_up = |run| if run == 0 { Err(wanted::given_up()) } else { Ok(()) };
         assert!(matches!(second(given_up), (Ok(()), 2)));
     }
@@ -315,6 +320,24 @@ mod tests {
         checks.join().unwrap();
         let (verdict, has_begun) = check.progress();
         assert!(verdict.is_some_and(|verdict| verdict.is_ok()) && !has_begun);
+        assert_eq!(runs.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_queued_check_that_a_caller_has_run_meanwhile_is_not_run_again() {
+        let threads = Threads::new(1);
+        let ((go, wait), (tx, rx)) = (mpsc::channel::<()>(), mpsc::channel());
+        threads.run(Box::new(move || _ = wait.recv()));
+        let (check, runs, held) = held(&threads, |_| Ok(()));
+        held.store(true, Ordering::Relaxed);
+        let done = tx.clone();
+        check.when_done(Box::new(move |verdict| done.send(verdict).unwrap()));
+        check.wait().unwrap();
+        rx.try_recv().unwrap().unwrap();
+        drop(go);
+        // Behind the queued run.
+        threads.run(Box::new(move || tx.send(Ok(())).unwrap()));
+        rx.recv_timeout(PATIENCE).unwrap().unwrap();
         assert_eq!(runs.load(Ordering::Relaxed), 1);
     }
 

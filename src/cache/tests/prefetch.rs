@@ -136,6 +136,19 @@ fn what_was_read_or_forgotten_meanwhile_is_not_decoded_ahead() {
     idle(&cache);
     assert_eq!((cache.stats().decodes, cache.stats().ahead), (4, 3), "each once");
 
+    // Read, and evicted again.
+    for is_run in [false, true] {
+        let blob = Memory { is_run, ..self::memory(20) }.blob().0;
+        let small = Cache::new(4 * PIECE, 1);
+        let go = occupied(&small);
+        assert!(small.prefetch(&blob, 0..1));
+        [0, 5, 7, 9, 11, 13].into_iter().for_each(|piece| _ = small.get(&blob, piece).unwrap());
+        assert!(!small.holds(&blob, 0));
+        drop(go);
+        idle(&small);
+        assert_eq!((small.stats().decodes, small.stats().ahead), (6, 0), "{is_run}");
+    }
+
     let go = occupied(&cache);
     assert!(cache.prefetch(&blob, 10..14));
     cache.clear();
@@ -231,9 +244,9 @@ fn pieces_that_nobody_came_for_in_two_seconds_give_their_place_to_others() {
     assert!(cache.prefetch(&blob, 0..4));
     cache.clock().pass(FRESH / 2);
     assert!(cache.prefetch(&blob, 10..11) && !cache.prefetch(&blob, 11..12));
-    cache.clock().pass(FRESH / 2 - Duration::from_nanos(1));
+    cache.clock().pass(FRESH / 4);
     assert!(!cache.prefetch(&blob, 20..21));
-    cache.clock().pass(Duration::from_nanos(1));
+    cache.clock().pass(FRESH / 4);
     assert!(cache.prefetch(&blob, 20..24) && !cache.prefetch(&blob, 24..25), "four, beside the one that is fresh");
 }
 

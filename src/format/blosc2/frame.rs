@@ -60,7 +60,6 @@ pub(super) struct Frame {
 
 /// The fixed part of a frame's header.
 #[derive(Debug, Clone)]
-#[expect(clippy::struct_field_names, reason = "the reference's names")]
 pub(super) struct FrameHeader {
     pub(super) header_len: u64,
     pub(super) frame_len: u64,
