@@ -148,7 +148,7 @@ impl Multistatus<'_> {
                 None => _ = write!(missing, "<{} xmlns=\"{}\"/>", name.local, markup(&name.namespace)),
             }
         }
-        for (properties, status) in [(have, "200 OK"), (missing, "404 Not DavEntry")] {
+        for (properties, status) in [(have, "200 OK"), (missing, "404 Not Found")] {
             if !properties.is_empty() {
                 let _ = write!(
                     self.out,

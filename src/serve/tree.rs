@@ -157,7 +157,7 @@ impl ServedTree {
             total("decodes_total", stats.decodes, "Pieces decoded, including failures."),
             total("decodes_ahead_total", stats.ahead, "Pieces decoded before they were needed."),
             total("decode_failures_total", stats.failures, "Pieces that could not be decoded."),
-            total("decoded_bytes_total", stats.decoded_bytes, "ServedBytes decoded."),
+            total("decoded_bytes_total", stats.decoded_bytes, "Bytes decoded."),
         ]
     }
 

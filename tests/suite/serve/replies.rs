@@ -227,6 +227,7 @@ fn metrics_count_what_was_asked_and_decoded() {
     assert_eq!((figure("fzmfs_replies_total{status=\"200\"}"), figure("fzmfs_replies_total{status=\"404\"}")), (2, 1));
     assert_eq!(figure("fzmfs_cache_budget_bytes"), 16 << 20);
     assert!(figure("fzmfs_decodes_total") > 0 && figure("fzmfs_decode_failures_total") == 0);
+    assert!(text.contains("# HELP fzmfs_decoded_bytes_total Bytes decoded.\n"), "{text}");
     assert!(figure("fzmfs_decoded_bytes_total") > 0 && figure("fzmfs_cache_bytes") > 0);
     assert!(figure("fzmfs_sent_bytes_total") > 2 * cat(&source, "data.raw").len() as u64);
     assert!(figure("fzmfs_connections") >= 1 && figure("fzmfs_connections_total") == 4);
