@@ -142,7 +142,7 @@ fn what_was_read_or_forgotten_meanwhile_is_not_decoded_ahead() {
         let small = Cache::new(4 * PIECE, 1);
         let go = occupied(&small);
         assert!(small.prefetch(&blob, 0..1));
-        for piece in [0, 5, 7, 9, 11, 13] {
+        for piece in 0..6 {
             small.get(&blob, piece).unwrap();
         }
         assert!(!small.holds(&blob, 0));
