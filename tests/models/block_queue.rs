@@ -15,7 +15,7 @@ fn decode((): &mut (), block: &mut u32) -> Result<()> {
 }
 
 /// Threads that help, as many as are admitted.
-fn helpers(queue: &Arc<Queue<u32, ()>>, most: usize) -> Vec<thread::JoinHandle<()>> {
+fn helpers(queue: &Arc<BlockQueue<u32, ()>>, most: usize) -> Vec<thread::JoinHandle<()>> {
     let helper = || {
         let queue = Arc::clone(queue);
         thread::spawn(move || queue.help(decode))
@@ -26,7 +26,7 @@ fn helpers(queue: &Arc<Queue<u32, ()>>, most: usize) -> Vec<thread::JoinHandle<(
 #[test]
 fn blocks_come_decoded_and_in_order_and_the_one_that_is_waited_for_wakes_its_waiter() {
     check(Time::Stands, || {
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(BlockQueue::default());
         let mut next = 0;
         for end in [3, 5] {
             queue.put((next..end).map(Ok));
@@ -47,7 +47,7 @@ fn blocks_come_decoded_and_in_order_and_the_one_that_is_waited_for_wakes_its_wai
 #[test]
 fn a_block_that_cannot_be_decoded_is_an_error_in_its_place_also_after_a_panic() {
     check(Time::Stands, || {
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(BlockQueue::default());
         queue.put((0..4).map(Ok));
         let mine = Arc::clone(&queue);
         assert!(queue.admit(1));
@@ -74,7 +74,7 @@ fn a_block_that_cannot_be_decoded_is_an_error_in_its_place_also_after_a_panic() 
 #[test]
 fn blocks_that_were_begun_outlive_a_queue_that_is_closed() {
     check(Time::Stands, || {
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(BlockQueue::default());
         queue.put((0..4).map(Ok));
         let helpers = helpers(&queue, 1);
         assert_eq!(queue.take(decode).unwrap(), Some(10));

@@ -7,7 +7,7 @@ use crate::sync::thread;
 #[test]
 fn decodes_that_need_several_buffers_take_turns_and_none_waits_for_ever() {
     check(Time::Stands, || {
-        let memory = Memory::new(Account::new(100, 0), 1 << 30, Arc::default());
+        let memory = ContainerMemory::new(Account::new(100, 0), 1 << 30, Arc::default());
         let all = [(); 3].map(|()| {
             let memory = memory.clone();
             thread::spawn(move || {

@@ -12,7 +12,7 @@ fn spans() -> Arc<Spans> {
 }
 
 fn read(spans: &Spans, range: Range<u64>) -> Needed {
-    let ahead = Ahead { until: range.end, hole: 0 };
+    let ahead = RangeAhead { until: range.end, hole: 0 };
     spans.needed(&[(range, ahead)], false)
 }
 

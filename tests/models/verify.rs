@@ -32,7 +32,7 @@ fn runs(name: &str, fails: bool) -> Check {
 /// What three threads find: the bytes that were checked, and the first error.
 fn verdict(checks: &[Check]) -> (u64, Option<String>) {
     let mut report = |_| true;
-    let queue = Queue::new(checks, Progress { checked: 0, total: None }, &mut report);
+    let queue = TasksLeft::new(checks, Progress { checked: 0, total: None }, &mut report);
     thread::scope(|scope| {
         scope.spawn(|| queue.work().unwrap());
         scope.spawn(|| queue.work().unwrap());
