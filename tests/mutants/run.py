@@ -182,6 +182,12 @@ def keys(mutants):
     return out
 
 
+def reasons():
+    """Why a change is not found, by its key."""
+    lines = pathlib.Path(__file__).with_name("reasons.txt").read_text().splitlines()
+    return dict(line.split(" -- ", 1) for line in lines if " -- " in line)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("tool", type=pathlib.Path)
@@ -191,7 +197,7 @@ def main():
     parser.add_argument("--suite", action="store_true", help="tests of the suite, for what those of the library miss")
     options = parser.parse_args()
     mutants = json.loads(options.listed.read_text())
-    key = ["", *keys(mutants)]
+    key, known = ["", *keys(mutants)], reasons()
     targets = ["--test", "suite", "--bins"] if options.suite else ["--lib"]
     placed, artifacts = build(options.copy, mutants, options.listed, options.tool, targets)
     name = "suite" if options.suite else "fzmfs"
@@ -211,7 +217,8 @@ def main():
             if results.get(key[number], ["new"])[0] != "missed" or result[0] != "unreached":
                 results[key[number]] = result
             if result[0] in ("missed", "unreached"):
-                print(result[0], mutants[number - 1]["name"], flush=True)
+                why = known.get(key[number])
+                print(result[0], mutants[number - 1]["name"], f"({why})" if why else "", flush=True)
             if number % 20 == 0:
                 options.result.write_text(json.dumps(results))
 
@@ -220,20 +227,22 @@ def main():
     for name in key[1:]:
         results.setdefault(name, ["not built", []])
     options.result.write_text(json.dumps(results))
-    table(mutants, [results[name][0] for name in key[1:]])
+    table(mutants, [results[name][0] for name in key[1:]], [name in known for name in key[1:]])
 
 
-def table(mutants, results):
-    """How many of each folder were found."""
-    folders = collections.defaultdict(collections.Counter)
-    for mutant, result in zip(mutants, results):
-        folders["/".join(mutant["file"].split("/")[1:-1])][result] += 1
-    print(f"{'folder':<24}{'tried':>7}{'missed':>8}{'unreached':>11}{'survive':>9}   not built")
+def table(mutants, results, known):
+    """How many of each folder were found, and how many of the others have a reason."""
+    folders, explained = collections.defaultdict(collections.Counter), collections.Counter()
+    for mutant, result, is_known in zip(mutants, results, known):
+        folder = "/".join(mutant["file"].split("/")[1:-1])
+        folders[folder][result] += 1
+        explained[folder] += is_known and result in ("missed", "unreached")
+    print(f"{'folder':<24}{'tried':>7}{'missed':>8}{'unreached':>11}{'survive':>9}{'reasons':>9}   not built")
     for folder, counts in sorted(folders.items()):
         missed, unreached = counts["missed"], counts["unreached"]
         tried = counts.total() - counts["not built"]
         survive = 100 * (missed + unreached) / max(tried, 1)
-        print(f"{folder:<24}{tried:7}{missed:8}{unreached:11}{survive:8.1f}%{counts['not built']:12}")
+        print(f"{folder:<24}{tried:7}{missed:8}{unreached:11}{survive:8.1f}%{explained[folder]:9}{counts['not built']:12}")
 
 
 main()
