@@ -12,7 +12,7 @@
 //! `DeviceOp` for its parameters, one line in `plan`, and its name in [`STAGES`]. A file with a stage that has no
 //! kernel is decoded on the CPU.
 //!
-//! Invariants: a kernel that finds invalid input sets the fault of its `Job`, and never accesses memory
+//! Invariants: a kernel that finds invalid input sets the fault of its `DeviceJob`, and never accesses memory
 //! outside its buffers. The output of a job with a fault is discarded, and the CPU reports the error.
 
 mod adaptive_bitpack;
