@@ -174,6 +174,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::paging::tests::with_each_page_size;
 
     #[test]
     fn temporary_files_go_to_the_directory_of_the_environment_if_it_names_one() {
@@ -181,7 +182,6 @@ mod tests {
         assert_eq!(directory_for(Some(OsString::new())), directory_for(None));
         assert!(directory_for(None).is_dir());
     }
-    use crate::paging::tests::with_each_page_size;
 
     #[test]
     fn only_pages_that_lie_within_the_range_are_released() {

@@ -163,6 +163,7 @@ mod tests {
     use std::thread::{self, ThreadId};
 
     use super::*;
+    use crate::cache::tests::occupied;
     use crate::clock::PATIENCE;
     use crate::error::Result;
     use crate::format::testing::{Memory, noise};
@@ -251,8 +252,7 @@ mod tests {
     fn what_was_dropped_from_the_cache_is_not_decoded() {
         let (blob, memory) = memory();
         let cache = Cache::new(100 * PIECE, 1);
-        let (go, wait) = mpsc::channel::<()>();
-        cache.submit(Box::new(move || wait.recv().unwrap()));
+        let go = occupied(&cache);
         assert!(cache.prefetch(&blob, 0..10));
         let (tx, rx) = mpsc::channel();
         cache.fetch_async(&blob, 5, Box::new(move |result| tx.send(result).unwrap()));

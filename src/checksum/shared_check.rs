@@ -326,15 +326,15 @@ mod tests {
     #[test]
     fn a_queued_check_that_a_caller_has_run_meanwhile_is_not_run_again() {
         let threads = Threads::new(1);
-        let ((go, wait), (tx, rx)) = (mpsc::channel::<()>(), mpsc::channel());
-        threads.run(Box::new(move || _ = wait.recv()));
-        let (check, runs, held) = held(&threads, |_| Ok(()));
-        held.store(true, Ordering::Relaxed);
+        let ((free, busy), (tx, rx)) = (mpsc::channel::<()>(), mpsc::channel());
+        threads.run(Box::new(move || _ = busy.recv()));
+        let (check, runs, go) = held(&threads, |_| Ok(()));
+        go.store(true, Ordering::Relaxed);
         let done = tx.clone();
         check.when_done(Box::new(move |verdict| done.send(verdict).unwrap()));
         check.wait().unwrap();
         rx.try_recv().unwrap().unwrap();
-        drop(go);
+        drop(free);
         // Behind the queued run.
         threads.run(Box::new(move || tx.send(Ok(())).unwrap()));
         rx.recv_timeout(PATIENCE).unwrap().unwrap();

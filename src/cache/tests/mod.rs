@@ -27,6 +27,17 @@ fn is_piece(got: &Piece, of: &Memory, piece: u64) -> bool {
     got[..] == of.bytes[range.start as usize..range.end as usize]
 }
 
+/// Occupies the only worker of `cache` until the returned sender is used or dropped.
+pub(super) fn occupied(cache: &Cache) -> mpsc::Sender<()> {
+    let ((go, wait), (tx, begun)) = (mpsc::channel::<()>(), mpsc::channel());
+    cache.submit(Box::new(move || {
+        tx.send(()).unwrap();
+        wait.recv().ok();
+    }));
+    begun.recv_timeout(PATIENCE).unwrap();
+    go
+}
+
 #[test]
 fn a_piece_is_decoded_once_and_then_cached() {
     let (blob, memory) = memory(3).blob();
@@ -186,8 +197,7 @@ fn fetching_asynchronously_blocks_no_thread() {
 fn a_piece_larger_than_the_budget_is_decoded_once_for_concurrent_callers() {
     let (blob, memory) = memory(1).blob();
     let cache = Cache::new(PIECE - 1, 1);
-    let (go, wait) = mpsc::channel::<()>();
-    cache.submit(Box::new(move || wait.recv().unwrap()));
+    let go = occupied(&cache);
     let (then, rx) = collect();
     (0..10).for_each(|_| cache.fetch_async(&blob, 0, then(0)));
     go.send(()).unwrap();
@@ -203,8 +213,7 @@ fn a_cached_piece_does_not_queue_behind_missing_pieces() {
     let (blob, _) = memory(3).blob();
     let cache = Cache::new(1 << 20, 1);
     let (then, rx) = collect();
-    let (go, wait) = mpsc::channel::<()>();
-    cache.submit(Box::new(move || wait.recv().unwrap()));
+    let go = occupied(&cache);
     cache.fetch_async(&blob, 0, then(0));
     // Queued behind piece 0 on the only worker, and not finished before the test ends.
     let (end, held) = mpsc::channel::<()>();
@@ -258,8 +267,7 @@ fn a_decode_that_is_passed_on_ends_when_its_last_waiter_has_left_before_it_begin
     let never = Arc::new(Never(AtomicU64::new(0)));
     let (blob, begun) = (BlobRef::shared(never.clone()), || never.0.load(Ordering::Relaxed));
     let cache = Cache::new(1 << 20, 1);
-    let (go, wait) = mpsc::channel::<()>();
-    cache.submit(Box::new(move || wait.recv().unwrap()));
+    let go = occupied(&cache);
     thread::scope(|scope| {
         let reader = || {
             let left = Arc::new(AtomicBool::new(false));

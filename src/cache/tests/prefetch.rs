@@ -103,17 +103,6 @@ fn prefetching_does_not_decode_to_find_a_length() {
     assert!(!Cache::new(1 << 20, 1).prefetch(&blob, 0..2));
 }
 
-/// Occupies the only worker of `cache` until the returned sender is used or dropped.
-fn occupied(cache: &Cache) -> mpsc::Sender<()> {
-    let ((go, wait), (tx, begun)) = (mpsc::channel::<()>(), mpsc::channel());
-    cache.submit(Box::new(move || {
-        tx.send(()).unwrap();
-        wait.recv().ok();
-    }));
-    begun.recv_timeout(PATIENCE).unwrap();
-    go
-}
-
 /// Waits until the only worker of `cache` has done what is queued.
 fn idle(cache: &Cache) {
     let (tx, rx) = mpsc::channel();

@@ -4,7 +4,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::redirect::Policy;
 use rustls::crypto::ring;
@@ -14,6 +14,8 @@ use rustls::{ClientConfig, RootCertStore};
 const CONNECT: Duration = Duration::from_secs(10);
 /// Redirections that are followed.
 const REDIRECTS: usize = 5;
+/// When authorities are read again: they may be replaced while a daemon runs.
+const AGAIN: Duration = Duration::from_secs(10);
 
 /// A client with TLS by rustls on ring, and the authorities of the system or of `SSL_CERT_FILE`.
 ///
@@ -51,25 +53,25 @@ pub(super) fn new() -> Result<reqwest::Client, String> {
         .map_err(|e| e.without_url().to_string())
 }
 
-/// Where the environment says that authorities are: a file, a folder.
-type Named = [Option<OsString>; 2];
+/// Authorities that were read, when, and where the environment said that they are: a file, a folder.
+struct Authorities {
+    roots: Arc<RootCertStore>,
+    read: Instant,
+    named: [Option<OsString>; 2],
+}
 
-/// The authorities of the system, or of the files that the environment names. Read again only if it names others: there
-/// are well over a hundred of them, and a process may open thousands of archives.
+/// The authorities of the system, or of the files that the environment names. There are well over a hundred of them, and
+/// a process may open thousands of archives: they are read once in a while, and when the environment names others.
 fn roots() -> Arc<RootCertStore> {
-    static LOADED: Mutex<Option<(Named, Arc<RootCertStore>)>> = Mutex::new(None);
-    let named: Named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(env::var_os);
-    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((from, roots)) = &*loaded
-        && *from == named
-    {
-        return roots.clone();
+    static LAST: Mutex<Option<Authorities>> = Mutex::new(None);
+    let (named, now) = (["SSL_CERT_FILE", "SSL_CERT_DIR"].map(env::var_os), Instant::now());
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(last) = last.as_ref().filter(|last| last.named == named && now.duration_since(last.read) < AGAIN) {
+        return last.roots.clone();
     }
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     let roots = Arc::new(roots);
-    if !roots.is_empty() {
-        *loaded = Some((named, roots.clone()));
-    }
+    *last = Some(Authorities { roots: roots.clone(), read: now, named });
     roots
 }

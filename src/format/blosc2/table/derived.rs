@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::checksum::{ChecksumGate, Verified};
 use crate::error::Result;
-use crate::format::{Blob, Far, Layout, Need};
+use crate::format::{Blob, Far, Layout};
 
 use super::Table;
 
@@ -49,11 +49,6 @@ impl ColumnRows {
     }
 }
 
-impl Far for ColumnRows {
-    // The columns fetch the chunks that a piece needs.
-    fn announce(&self, _: &[Range<u64>], _: Need) {}
-}
-
 impl Blob for ColumnRows {
     fn layout(&self) -> Result<Layout> {
         let len = self.table.rows.saturating_mul(self.row_len);
@@ -65,7 +60,7 @@ impl Blob for ColumnRows {
     }
 
     fn far(&self) -> Option<&dyn Far> {
-        if self.table.marks.frame.decoded.blob.is_far() { Some(self) } else { None }
+        self.table.far()
     }
 
     fn verified(&self, _: Range<u64>) -> Verified {

@@ -32,6 +32,7 @@ use std::sync::Arc;
 
 use crate::checksum::{ChecksumGate, Verified};
 use crate::error::{Error, Result};
+use crate::format::{Far, Need};
 use crate::once::Once;
 
 use super::frames::OpenFrame;
@@ -62,6 +63,13 @@ pub(super) struct Table {
     computed: Vec<String>,
     /// Structures of which the fields are columns.
     parents: Vec<Parent>,
+}
+
+/// Columns of a table on a server: each fetches the chunks that a piece needs.
+struct FarColumns;
+
+impl Far for FarColumns {
+    fn announce(&self, _: &[Range<u64>], _: Need) {}
 }
 
 impl Table {
@@ -162,6 +170,11 @@ impl Table {
             Ok(())
         })?;
         Ok(longest)
+    }
+
+    /// Whether the rows are on a server.
+    fn far(&self) -> Option<&dyn Far> {
+        if self.marks.frame.decoded.blob.is_far() { Some(&FarColumns) } else { None }
     }
 }
 

@@ -24,7 +24,7 @@ use arrow_schema::Schema;
 use crate::bytes::{to_u64, to_usize};
 use crate::checksum::{ChecksumGate, Verified};
 use crate::error::{Error, Result};
-use crate::format::{Blob, Far, Layout, Need};
+use crate::format::{Blob, Far, Layout};
 use crate::limits::{Charge, Limits, zeroed};
 
 use super::Table;
@@ -179,11 +179,6 @@ impl ArrowFile {
     }
 }
 
-impl Far for ArrowFile {
-    // The columns fetch the chunks that a piece needs.
-    fn announce(&self, _: &[Range<u64>], _: Need) {}
-}
-
 impl Blob for ArrowFile {
     fn layout(&self) -> Result<Layout> {
         Ok(self.layout.clone())
@@ -196,7 +191,7 @@ impl Blob for ArrowFile {
     }
 
     fn far(&self) -> Option<&dyn Far> {
-        if self.table.marks.frame.decoded.blob.is_far() { Some(self) } else { None }
+        self.table.far()
     }
 
     fn verified(&self, _: Range<u64>) -> Verified {
