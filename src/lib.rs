@@ -184,6 +184,8 @@ pub mod index;
 #[doc(hidden)]
 pub mod limits;
 #[doc(hidden)]
+pub mod lru_list;
+#[doc(hidden)]
 pub mod mirror;
 #[doc(hidden)]
 pub mod offset;

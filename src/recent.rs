@@ -13,11 +13,10 @@ use std::hash::Hash;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, PoisonError, Weak};
 
-use lru::LruCache;
-
 use crate::account::Account;
 use crate::error::Result;
 use crate::limits::Charge;
+use crate::lru_list::LruList;
 use crate::sync::{Mutex, MutexGuard};
 
 /// The part of an account that charged values may take.
@@ -30,15 +29,11 @@ pub struct Recent<K: Hash + Eq, V> {
     most: u64,
 }
 
-struct Values<K: Hash + Eq, V> {
-    by_key: LruCache<K, RecentSlot<V>>,
-    /// Of all charged values.
-    bytes: u64,
-}
+/// Weighed in bytes if they are charged.
+type Values<K, V> = LruList<K, RecentSlot<V>>;
 
 struct RecentSlot<V> {
     value: V,
-    bytes: u64,
     _charge: Option<Charge>,
 }
 
@@ -50,7 +45,7 @@ impl<K: Hash + Eq, V: Clone> Recent<K, V> {
 
     /// Keeps up to `count` values, and of charged ones up to `most` bytes, or one that is larger.
     pub fn within(count: NonZeroUsize, most: u64) -> Self {
-        Self { values: Mutex::new(Values { by_key: LruCache::sparse(count), bytes: 0 }), most }
+        Self { values: Mutex::new(Values::bounded(count)), most }
     }
 
     /// The value for `key`, if it is kept; it is used now.
@@ -58,18 +53,18 @@ impl<K: Hash + Eq, V: Clone> Recent<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.lock().by_key.get(key).map(|kept| kept.value.clone())
+        self.lock().get(key).map(|kept| kept.value.clone())
     }
 
     /// Whether there is a value for `key`.
     pub fn contains(&self, key: &K) -> bool {
-        self.lock().by_key.contains(key)
+        self.lock().contains(key)
     }
 
     /// Keeps `value` for `key` instead of any other.
     pub fn put(&self, key: K, value: V) {
         let mut values = self.lock();
-        let gone = values.push(key, RecentSlot { value, bytes: 0, _charge: None });
+        let gone = values.push(key, RecentSlot { value, _charge: None }, 0);
         drop(values);
         drop(gone);
     }
@@ -77,11 +72,11 @@ impl<K: Hash + Eq, V: Clone> Recent<K, V> {
     /// The value for `key`, which `make` makes, without waiting for anything, unless it is kept.
     pub fn get_or_put(&self, key: K, make: impl FnOnce() -> V) -> V {
         let mut values = self.lock();
-        if let Some(kept) = values.by_key.get(&key) {
+        if let Some(kept) = values.get(&key) {
             return kept.value.clone();
         }
         let value = make();
-        let gone = values.push(key, RecentSlot { value: value.clone(), bytes: 0, _charge: None });
+        let gone = values.push(key, RecentSlot { value: value.clone(), _charge: None }, 0);
         drop(values);
         drop(gone);
         value
@@ -113,13 +108,13 @@ impl<K: Hash + Eq, V: Clone> Recent<K, V> {
         let most = self.room(account);
         let mut gone = Vec::new();
         let mut values = self.lock();
-        while values.bytes.saturating_add(bytes) > most {
-            let Some(oldest) = values.pop() else { break };
-            gone.push(oldest);
+        while values.weight().saturating_add(bytes) > most {
+            let Some((_, oldest)) = values.pop() else { break };
+            gone.push(oldest.value);
         }
         let charge = loop {
-            match (account.charge(bytes, "kept value"), values.by_key.is_empty()) {
-                (Err(_), false) => gone.extend(values.pop()),
+            match (account.charge(bytes, "kept value"), values.is_empty()) {
+                (Err(_), false) => gone.extend(values.pop().map(|(_, oldest)| oldest.value)),
                 (charge, _) => break charge,
             }
         };
@@ -132,10 +127,10 @@ impl<K: Hash + Eq, V: Clone> Recent<K, V> {
     /// another thread kept before.
     pub fn keep(&self, key: K, value: V, bytes: u64, reserved: Charge) -> V {
         let mut values = self.lock();
-        if let Some(kept) = values.by_key.get(&key) {
+        if let Some(kept) = values.get(&key) {
             return kept.value.clone();
         }
-        let gone = values.push(key, RecentSlot { value: value.clone(), bytes, _charge: Some(reserved) });
+        let gone = values.push(key, RecentSlot { value: value.clone(), _charge: Some(reserved) }, bytes);
         drop(values);
         drop(gone);
         value
@@ -158,9 +153,8 @@ impl<K: Hash + Eq, V: Clone> Recent<K, V> {
     where
         K: Borrow<Q>,
     {
-        let mut values = self.lock();
-        let gone = values.by_key.pop(key)?;
-        Some(values.released(gone))
+        let gone = self.lock().remove(key)?;
+        Some(gone.value)
     }
 
     /// Drops the value for `key`.
@@ -176,7 +170,7 @@ impl<K: Hash + Eq, V: Clone> Recent<K, V> {
     where
         K: Clone,
     {
-        let keys: Vec<K> = self.lock().by_key.iter().map(|(key, _)| key).filter(|key| is_gone(key)).cloned().collect();
+        let keys: Vec<K> = self.lock().iter().map(|(key, _)| key).filter(|key| is_gone(key)).cloned().collect();
         for key in &keys {
             self.remove(key);
         }
@@ -192,7 +186,7 @@ impl<K: Hash + Eq, V: Clone> Recent<K, V> {
 
     /// The number of values.
     pub fn len(&self) -> usize {
-        self.lock().by_key.len()
+        self.lock().len()
     }
 
     /// Whether there is no value.
@@ -212,27 +206,6 @@ impl<K: Hash + Eq, T> Recent<K, Weak<T>> {
         K: Borrow<Q>,
     {
         self.get(key)?.upgrade()
-    }
-}
-
-impl<K: Hash + Eq, V> Values<K, V> {
-    /// Adds a value; returns the one that goes for it.
-    fn push(&mut self, key: K, value: RecentSlot<V>) -> Option<V> {
-        self.bytes = self.bytes.saturating_add(value.bytes);
-        let (_, gone) = self.by_key.push(key, value)?;
-        Some(self.released(gone))
-    }
-
-    /// Takes the value used longest ago.
-    fn pop(&mut self) -> Option<V> {
-        let (_, gone) = self.by_key.pop_lru()?;
-        Some(self.released(gone))
-    }
-
-    /// A value that goes, which is not charged any more.
-    fn released(&mut self, gone: RecentSlot<V>) -> V {
-        self.bytes = self.bytes.saturating_sub(gone.bytes);
-        gone.value
     }
 }
 

@@ -32,10 +32,9 @@
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use lru::LruCache;
-
 use crate::bytes::to_u64;
 use crate::format::{Piece, PieceKey};
+use crate::lru_list::LruList;
 
 /// Bytes for sequential readers: the ring and their prefetched pieces, unless one of them needs more.
 pub(super) const RING: u64 = 16 << 20;
@@ -96,47 +95,8 @@ impl Slot {
     }
 }
 
-/// A queue, first in, first out.
-struct PieceQueue {
-    slots: LruCache<PieceKey, Slot>,
-    bytes: u64,
-}
-
-impl PieceQueue {
-    fn new() -> Self {
-        Self { slots: LruCache::unbounded(), bytes: 0 }
-    }
-
-    fn len(&self) -> usize {
-        self.slots.len()
-    }
-
-    fn push(&mut self, key: PieceKey, slot: Slot) {
-        self.bytes += slot.bytes();
-        self.slots.push(key, slot);
-    }
-
-    fn pop(&mut self) -> Option<(PieceKey, Slot)> {
-        let (key, slot) = self.slots.pop_lru()?;
-        self.bytes -= slot.bytes();
-        Some((key, slot))
-    }
-
-    fn remove(&mut self, key: PieceKey) -> Option<Slot> {
-        let slot = self.slots.pop(&key)?;
-        self.bytes -= slot.bytes();
-        Some(slot)
-    }
-
-    fn holds(&self, key: PieceKey) -> bool {
-        self.slots.contains(&key)
-    }
-
-    /// The slot, without moving it.
-    fn get(&mut self, key: PieceKey) -> Option<&mut Slot> {
-        self.slots.peek_mut(&key)
-    }
-}
+/// A queue, first in, first out, weighed in bytes.
+type PieceQueue = LruList<PieceKey, Slot>;
 
 /// The trace that an evicted piece leaves.
 struct Ghost {
@@ -161,9 +121,8 @@ pub(super) struct Queues {
     ring: PieceQueue,
     recent: PieceQueue,
     main: PieceQueue,
-    ghosts: LruCache<PieceKey, Ghost>,
-    /// Sum of [`Ghost::bytes`].
-    ghost_bytes: u64,
+    /// Weighed in the bytes that they had.
+    ghosts: LruList<PieceKey, Ghost>,
     /// Bytes that have ever entered the ring.
     passed: u64,
     /// The size of the ring that the reuse seen so far needs.
@@ -174,14 +133,14 @@ pub(super) struct Queues {
 
 impl Queues {
     pub(super) fn new() -> Self {
-        let ghosts = LruCache::sparse(GHOSTS);
-        let (ahead, ring, recent, main) = (PieceQueue::new(), PieceQueue::new(), PieceQueue::new(), PieceQueue::new());
-        Self { ahead, ring, recent, main, ghosts, ghost_bytes: 0, passed: 0, wanted: 0, decodes: 0 }
+        let queue = PieceQueue::unbounded;
+        let (ahead, ring, recent, main, ghosts) = (queue(), queue(), queue(), queue(), LruList::bounded(GHOSTS));
+        Self { ahead, ring, recent, main, ghosts, passed: 0, wanted: 0, decodes: 0 }
     }
 
     /// Allocated bytes of all pieces.
     pub(super) fn bytes(&self) -> u64 {
-        self.ahead.bytes + self.ring.bytes + self.recent.bytes + self.main.bytes
+        self.ahead.weight() + self.ring.weight() + self.recent.weight() + self.main.weight()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -189,28 +148,28 @@ impl Queues {
     }
 
     pub(super) fn holds(&self, key: PieceKey) -> bool {
-        [&self.ring, &self.main, &self.ahead, &self.recent].into_iter().any(|queue| queue.holds(key))
+        [&self.ring, &self.main, &self.ahead, &self.recent].into_iter().any(|queue| queue.contains(&key))
     }
 
     /// Returns the piece for a request, and whether it was prefetched and is requested for the first time.
     pub(super) fn find(&mut self, key: PieceKey) -> Option<(Piece, bool)> {
-        if let Some(slot) = self.ring.get(key) {
+        if let Some(slot) = self.ring.peek_mut(&key) {
             let (piece, distance) = (slot.piece.clone(), self.passed - slot.entered);
             self.reused(distance, to_u64(piece.capacity()));
             return Some((piece, false));
         }
         for queue in [&mut self.main, &mut self.recent] {
-            if let Some(slot) = queue.get(key) {
+            if let Some(slot) = queue.peek_mut(&key) {
                 slot.count_use(self.decodes);
                 return Some((slot.piece.clone(), std::mem::take(&mut slot.ahead)));
             }
         }
-        let mut slot = self.ahead.remove(key)?;
+        let mut slot = self.ahead.remove(&key)?;
         slot.ahead = false;
         let piece = slot.piece.clone();
         if slot.is_random {
             slot.counted = self.decodes;
-            self.recent.push(key, slot);
+            push(&mut self.recent, key, slot);
         } else {
             self.enter_ring(key, slot);
         }
@@ -228,25 +187,24 @@ impl Queues {
         now: Instant,
     ) -> Option<Piece> {
         let queues = [&mut self.ring, &mut self.main, &mut self.ahead, &mut self.recent];
-        let old = queues.into_iter().find_map(|queue| queue.remove(key));
+        let old = queues.into_iter().find_map(|queue| queue.remove(&key));
         self.decodes += 1;
         let (piece, counted) = (piece.clone(), self.decodes);
         let is_random = order == ReadOrder::Random;
         let slot = Slot { piece, ahead, is_random, since: now, entered: 0, uses: 0, counted };
-        if let Some(ghost) = self.ghosts.pop(&key) {
-            self.ghost_bytes -= ghost.bytes;
+        if let Some(ghost) = self.ghosts.remove(&key) {
             let distance = ghost.entered.map(|entered| self.passed - entered);
             // A ring cannot hold a piece that returns later.
             if let Some(distance) = distance.filter(|&distance| distance <= budget / 4 * 3) {
                 self.reused(distance, ghost.bytes);
             }
-            self.main.push(key, slot);
+            push(&mut self.main, key, slot);
         } else if ahead {
-            self.ahead.push(key, slot);
+            push(&mut self.ahead, key, slot);
         } else if order == ReadOrder::Sequential || (order == ReadOrder::Unknown && self.continues(key)) {
             self.enter_ring(key, slot);
         } else {
-            self.recent.push(key, slot);
+            push(&mut self.recent, key, slot);
         }
         old.map(|slot| slot.piece)
     }
@@ -254,10 +212,10 @@ impl Queues {
     /// One step towards a ring within its limit after `coming` more bytes.
     pub(super) fn trim(&mut self, budget: u64, coming: u64, now: Instant) -> QueueStep {
         let left = |slot: &Slot| now.saturating_duration_since(slot.since) >= ABANDONED;
-        if self.ring.len() > FEW && self.ring.bytes.saturating_add(coming) > self.ring_limit(budget) {
+        if self.ring.len() > FEW && self.ring.weight().saturating_add(coming) > self.ring_limit(budget) {
             return self.evict_from_ring();
         }
-        if self.ahead.len() > FEW && self.ahead.bytes > RING && self.oldest_ahead().is_some_and(left) {
+        if self.ahead.len() > FEW && self.ahead.weight() > RING && self.oldest_ahead().is_some_and(left) {
             return self.evict_ahead();
         }
         QueueStep::Done
@@ -271,14 +229,14 @@ impl Queues {
         if self.oldest_ahead().is_some_and(|slot| now.saturating_duration_since(slot.since) >= FRESH) {
             return self.evict_ahead();
         }
-        if self.ring.len() > FEW && self.ring.bytes > self.ring_share(budget) {
+        if self.ring.len() > FEW && self.ring.weight() > self.ring_share(budget) {
             return self.evict_from_ring();
         }
-        if (self.recent.bytes > budget / 10 || self.main.len() == 0)
+        if (self.recent.weight() > budget / 10 || self.main.is_empty())
             && let Some((key, slot)) = self.recent.pop()
         {
             if slot.uses > 0 {
-                self.main.push(key, Slot { uses: 0, ..slot });
+                push(&mut self.main, key, Slot { uses: 0, ..slot });
                 return QueueStep::Moved;
             }
             self.remember(key, &slot, None);
@@ -286,7 +244,7 @@ impl Queues {
         }
         if let Some((key, slot)) = self.main.pop() {
             if slot.uses > 0 {
-                self.main.push(key, Slot { uses: slot.uses - 1, ..slot });
+                push(&mut self.main, key, Slot { uses: slot.uses - 1, ..slot });
                 return QueueStep::Moved;
             }
             return QueueStep::Evicted(key, slot);
@@ -299,16 +257,15 @@ impl Queues {
 
     /// Forgets which pieces were evicted beyond a budget's worth of bytes.
     pub(super) fn limit_ghosts(&mut self, budget: u64) {
-        while self.ghost_bytes > budget {
-            let Some((_, ghost)) = self.ghosts.pop_lru() else { break };
-            self.ghost_bytes -= ghost.bytes;
+        while self.ghosts.weight() > budget {
+            self.ghosts.pop();
         }
     }
 
     /// The limit of the ring while memory is free: enough for a piece of each reader in progress, and for the reuse
     /// that was seen.
     fn ring_limit(&self, budget: u64) -> u64 {
-        let free = budget.saturating_sub(self.main.bytes + self.recent.bytes + self.ahead.bytes);
+        let free = budget.saturating_sub(self.main.weight() + self.recent.weight() + self.ahead.weight());
         self.ring_usual().max(self.wanted.min(budget / 4 * 3)).min(free).max(self.ring_share(budget))
     }
 
@@ -318,7 +275,7 @@ impl Queues {
     }
 
     fn ring_usual(&self) -> u64 {
-        RING.saturating_sub(self.ahead.bytes).max(self.ahead.bytes / 2)
+        RING.saturating_sub(self.ahead.weight()).max(self.ahead.weight() / 2)
     }
 
     /// Whether it is the first piece, or the one before it has just passed.
@@ -329,7 +286,7 @@ impl Queues {
     /// Whether the piece was read in order, is kept `ahead`, or was decoded within the last `decodes` decodes.
     pub(super) fn passes(&self, key: PieceKey, decodes: u64) -> bool {
         let lately = |slot: &Slot| self.decodes - slot.counted < decodes;
-        self.ring.holds(key) || self.ahead.holds(key) || self.recent.slots.peek(&key).is_some_and(lately)
+        self.ring.contains(&key) || self.ahead.contains(&key) || self.recent.peek(&key).is_some_and(lately)
     }
 
     fn enter_ring(&mut self, key: PieceKey, mut slot: Slot) {
@@ -337,7 +294,7 @@ impl Queues {
         self.passed += bytes;
         self.wanted = self.wanted.saturating_sub(bytes / 8);
         slot.entered = self.passed;
-        self.ring.push(key, slot);
+        push(&mut self.ring, key, slot);
     }
 
     /// Records a use of a piece of `bytes` bytes after `distance` other bytes entered the ring. The ring grows by two
@@ -350,7 +307,7 @@ impl Queues {
     }
 
     fn oldest_ahead(&self) -> Option<&Slot> {
-        self.ahead.slots.peek_lru().map(|(_, slot)| slot)
+        self.ahead.oldest().map(|(_, slot)| slot)
     }
 
     /// Evicts the oldest prefetched piece. It was never used: nothing to remember.
@@ -365,15 +322,17 @@ impl Queues {
     }
 
     fn remember(&mut self, key: PieceKey, slot: &Slot, entered: Option<u64>) {
-        let ghost = Ghost { bytes: slot.bytes(), entered };
-        self.ghost_bytes += ghost.bytes;
-        if let Some((_, old)) = self.ghosts.push(key, ghost) {
-            self.ghost_bytes -= old.bytes;
-        }
+        let bytes = slot.bytes();
+        self.ghosts.push(key, Ghost { bytes, entered }, bytes);
     }
 
     #[cfg(test)]
     pub(super) fn ghosts(&self) -> usize {
         self.ghosts.len()
     }
+}
+
+fn push(queue: &mut PieceQueue, key: PieceKey, slot: Slot) {
+    let bytes = slot.bytes();
+    queue.push(key, slot, bytes);
 }

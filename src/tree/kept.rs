@@ -7,14 +7,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use lru::LruCache;
-
 use super::Ino;
 use super::children::{Children, InodeRange};
+use crate::lru_list::LruList;
 
 /// Limit on the bytes of small listings that can be made again, and of large ones. In any case the last [`LAST`] in use
 /// of either kind are kept, so that a walk makes no large listing again for each of its subdirectories.
-const LIMIT: u64 = 8 << 20;
+const SMALL_LIMIT: u64 = 8 << 20;
 const LARGE_LIMIT: u64 = 32 << 20;
 const LAST: usize = 2;
 /// About how many bytes a directory of numbered entries, or of files created on access, takes.
@@ -25,48 +24,25 @@ const LARGE: u64 = 256 << 10;
 /// Listings by the inode number of the directory.
 pub(super) struct KeptListings {
     for_ever: HashMap<Ino, Arc<InodeRange>>,
-    pub(super) small: Recent,
-    large: Recent,
+    pub(super) small: Listings,
+    large: Listings,
+    pub(super) small_limit: u64,
 }
 
-/// The last listings in use.
-pub(super) struct Recent {
-    listings: LruCache<Ino, Arc<InodeRange>>,
-    /// The sum of their weights.
-    pub(super) weight: u64,
-    pub(super) limit: u64,
-}
-
-impl Recent {
-    fn new(limit: u64) -> Self {
-        Self { listings: LruCache::unbounded(), weight: 0, limit }
-    }
-
-    /// Adds a listing; returns the evicted ones.
-    fn put(&mut self, range: Arc<InodeRange>, weight: u64) -> Vec<Arc<InodeRange>> {
-        self.weight += weight;
-        self.listings.put(range.dir, range);
-        let mut evicted = Vec::new();
-        while self.weight > self.limit && self.listings.len() > LAST {
-            let Some((_, last)) = self.listings.pop_lru() else { break };
-            self.weight -= self::weight(&last);
-            evicted.push(last);
-        }
-        evicted
-    }
-}
+type Listings = LruList<Ino, Arc<InodeRange>>;
 
 impl Default for KeptListings {
     fn default() -> Self {
-        Self { for_ever: HashMap::new(), small: Recent::new(LIMIT), large: Recent::new(LARGE_LIMIT) }
+        let (small, large) = (Listings::unbounded(), Listings::unbounded());
+        Self { for_ever: HashMap::new(), small, large, small_limit: SMALL_LIMIT }
     }
 }
 
 impl KeptListings {
     /// The listing of `dir`, which becomes the last one in use.
     pub(super) fn get(&mut self, dir: Ino) -> Option<Arc<InodeRange>> {
-        let Self { for_ever, small, large } = self;
-        for_ever.get(&dir).or_else(|| small.listings.get(&dir)).or_else(|| large.listings.get(&dir)).cloned()
+        let Self { for_ever, small, large, .. } = self;
+        for_ever.get(&dir).or_else(|| small.get(&dir)).or_else(|| large.get(&dir)).cloned()
     }
 
     /// Keeps a listing unless there is one already; returns the one that is kept, and the evicted ones.
@@ -81,8 +57,12 @@ impl KeptListings {
             return (range, Vec::new());
         }
         let weight = weight(&range);
-        let recent = if weight > LARGE { &mut self.large } else { &mut self.small };
-        let evicted = recent.put(Arc::clone(&range), weight);
+        let (recent, limit) =
+            if weight > LARGE { (&mut self.large, LARGE_LIMIT) } else { (&mut self.small, self.small_limit) };
+        recent.push(dir, Arc::clone(&range), weight);
+        let is_over = |recent: &Listings| recent.weight() > limit && recent.len() > LAST;
+        let evicted = std::iter::from_fn(|| is_over(recent).then(|| recent.pop()).flatten());
+        let evicted = evicted.map(|(_, range)| range).collect();
         (range, evicted)
     }
 }

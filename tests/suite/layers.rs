@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 /// What every layer may name: errors and failures, the cursor, limits, the account, the source, checksums, threads,
 /// the clock, the page size, text, what is wanted.
 const BASE: &[&str] = &[
-    "account", "bytes", "checksum", "clock", "error", "failure", "index", "limits", "offset", "once", "paging",
-    "parallel", "platform", "pool", "recent", "reserve", "source", "sync", "text", "wanted",
+    "account", "bytes", "checksum", "clock", "error", "failure", "index", "limits", "lru_list", "offset", "once",
+    "paging", "parallel", "platform", "pool", "recent", "reserve", "source", "sync", "text", "wanted",
 ];
 
 /// A layer, and the layers besides [`BASE`] that it may name. `format/*` is each of the formats, which may
@@ -46,6 +46,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("index", &[]),
     ("recent", &[]),
     ("limits", &[]),
+    ("lru_list", &[]),
     ("offset", &[]),
     ("once", &[]),
     ("paging", &[]),

@@ -38,7 +38,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 use std::time::Duration;
 
 use fuser::{Errno, Notifier};
-use lru::LruCache;
 
 use super::activity::{Activity, InUse};
 use super::faults::Faults;
@@ -54,6 +53,7 @@ use super::wake::Wake;
 use crate::account::{Share, Users};
 use crate::cache::Cache;
 use crate::error::Error;
+use crate::lru_list::LruList;
 use crate::mirror::Containers;
 use crate::recent::Recent;
 use crate::source::{Below, Passed, Version};
@@ -140,8 +140,8 @@ struct Inodes {
     /// The containers that were entered.
     slots: HashMap<u32, ContainerSlot>,
     next_slot: u32,
-    /// The open containers, by slot.
-    open: LruCache<u32, Arc<Session>>,
+    /// The open containers, by slot; those that are directories weigh 1.
+    open: LruList<u32, Arc<Session>>,
 }
 
 /// A container that was entered.
@@ -168,7 +168,7 @@ impl MirroredDir {
         seed: u64,
     ) -> io::Result<Arc<Self>> {
         let gpu = containers.options.gpu.clone();
-        let (slots, open) = (HashMap::new(), LruCache::unbounded());
+        let (slots, open) = (HashMap::new(), LruList::unbounded());
         let (waits, is_far) = (Arc::default(), containers.top.prefix().is_some());
         offload.expect_waits(&waits, is_far);
         let users = held::users(&containers.options.account, request.access);
@@ -295,7 +295,7 @@ impl MirroredDir {
         let mut state = self.state();
         let Some(slot) = state.nodes.forget(number, count).and_then(|node| node.slot) else { return };
         // Inodes below it are forgotten before. A file of it may still be open: it is released later.
-        let gone = (state.slots.remove(&slot), state.open.pop(&slot));
+        let gone = (state.slots.remove(&slot), state.open.remove(&slot));
         drop(state);
         self.release(gone);
     }

@@ -25,7 +25,7 @@ const MOST: usize = 256;
 /// Number of these that are closed together when there is no room for another one.
 const TOGETHER: usize = 8;
 /// Maximum number of idle containers that are directories, which keep descriptors.
-const FOLDERS: usize = 16;
+const FOLDERS: u64 = 16;
 /// Maximum number of idle containers on a server, which keep fetched bytes.
 const OBJECTS: usize = 16;
 /// Approximate bytes of an open container beyond its own charges: tree, view, texts.
@@ -96,7 +96,7 @@ impl MirroredDir {
             drop(state);
             return Ok(other);
         }
-        state.open.put(slot, session.clone());
+        state.open.push(slot, session.clone(), u64::from(has_folder(&session)));
         let closed = state.close_some(0);
         drop(state);
         drop(closed);
@@ -167,23 +167,22 @@ impl Inodes {
     /// that is in use.
     fn close_some(&mut self, least: usize) -> Vec<Arc<Session>> {
         let is_idle = |session: &Arc<Session>| Arc::strong_count(session) == 1 && session.shared().is_idle();
-        let has_folder = |session: &Arc<Session>| session.shared().tree.container().folder().is_some();
         let is_far = self.open.iter().next().is_some_and(|(_, session)| session.is_far());
         let most = if is_far { OBJECTS } else { MOST };
         let mut excess = self.open.len().saturating_sub(most).max(least);
-        let mut folders = self.open.iter().filter(|(_, session)| has_folder(session)).count().saturating_sub(FOLDERS);
+        let mut folders = self.open.weight().saturating_sub(FOLDERS);
         let mut chosen = Vec::new();
         for (slot, session) in self.open.iter().rev().filter(|(_, session)| is_idle(session)) {
             let is_folder = has_folder(session);
             if excess > 0 || (is_folder && folders > 0) {
                 chosen.push(*slot);
                 excess = excess.saturating_sub(1);
-                folders = folders.saturating_sub(usize::from(is_folder));
+                folders = folders.saturating_sub(u64::from(is_folder));
             }
         }
         let mut closed = Vec::new();
         for number in chosen {
-            let Some(session) = self.open.pop(&number) else { continue };
+            let Some(session) = self.open.remove(&number) else { continue };
             if let Some(slot) = self.slots.get_mut(&number) {
                 slot.numbers = Some(session.shared().tree.take_numbers());
             }
@@ -191,4 +190,8 @@ impl Inodes {
         }
         closed
     }
+}
+
+fn has_folder(session: &Session) -> bool {
+    session.shared().tree.container().folder().is_some()
 }

@@ -67,9 +67,9 @@ fn a_container_whose_shard_gets_other_rights_while_it_is_closed_is_another_one()
     let number = found(&mount, "model.zt");
     let slot = mount.slot(number).unwrap();
     assert_eq!(mode(&mount.opened(slot).unwrap()), 0o444);
-    mount.state().open.pop(&slot);
+    mount.state().open.remove(&slot);
     assert_eq!(mode(&mount.opened(slot).unwrap()), 0o444, "it can be opened again");
-    mount.state().open.pop(&slot);
+    mount.state().open.remove(&slot);
     let shard = dir.path().join("model-00002-of-00002.zt");
     std::fs::set_permissions(shard, std::fs::Permissions::from_mode(0o600)).unwrap();
     // The kernel keeps the attributes of the files in it.
@@ -124,7 +124,7 @@ fn a_check_that_fails_when_its_container_is_closed_already_makes_the_kernel_drop
     let watch = session.shared().watch.clone();
     let fails = mount.failing(&watch, &mount.faults);
     let slot = mount.slot(number).unwrap();
-    mount.state().open.pop(&slot);
+    mount.state().open.remove(&slot);
     let (_, again) = entered(&mount);
     assert!(mount.watches().is_empty(), "no file is open");
     assert!(mount.failed().is_empty());

@@ -10,12 +10,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
-use lru::LruCache;
-
 use crate::account::Account;
 use crate::bytes::to_u64;
 use crate::error::Result;
 use crate::limits::{Charge, zeroed};
+use crate::lru_list::LruList;
 use crate::sync::{Mutex, MutexGuard};
 
 use super::disk::Disk;
@@ -49,9 +48,8 @@ pub(super) struct Spans {
 struct Kept {
     /// By their start.
     spans: BTreeMap<u64, (Arc<Span>, Option<Charge>)>,
-    /// Their starts, the last one used first.
-    used: LruCache<u64, ()>,
-    bytes: u64,
+    /// Their starts, weighed in bytes.
+    used: LruList<u64, ()>,
 }
 
 /// The spans that a read needs.
@@ -66,7 +64,7 @@ pub(super) struct Needed {
 impl Spans {
     /// For an object of `size` bytes, with at most `most` bytes of `account`.
     pub(super) fn new(size: u64, account: &Account, most: u64, disk: Option<Arc<Disk>>) -> Self {
-        let kept = Kept { spans: BTreeMap::new(), used: LruCache::unbounded(), bytes: 0 };
+        let kept = Kept { spans: BTreeMap::new(), used: LruList::unbounded() };
         Self { size, account: account.clone(), most, disk, kept: Mutex::new(kept) }
     }
 
@@ -95,9 +93,7 @@ impl Spans {
         span.push(bytes)?;
         let mut kept = self.lock();
         if let Some(charge) = self.make_room(&mut kept, &range) {
-            kept.bytes = kept.bytes.saturating_add(span.len());
-            kept.spans.insert(start, (span.clone(), Some(charge)));
-            kept.used.put(start, ());
+            kept.insert(&span, Some(charge));
         }
         Ok(Some(span))
     }
@@ -173,9 +169,7 @@ impl Spans {
                 charge => (ahead, charge),
             };
             let span = Arc::new(Span::new(gap.clone()));
-            kept.bytes = kept.bytes.saturating_add(span.len());
-            kept.spans.insert(gap.start, (span.clone(), charge));
-            kept.used.put(gap.start, ());
+            kept.insert(&span, charge);
             fetch.push(span.clone());
             at = gap.end;
             cover.push(span);
@@ -203,15 +197,15 @@ impl Spans {
         let len = range.end.saturating_sub(range.start);
         let cost = len.saturating_add(OVERHEAD);
         for _ in 0..=kept.spans.len() {
-            if kept.bytes.saturating_add(len) <= self.most
+            if kept.used.weight().saturating_add(len) <= self.most
                 && let Some(charge) = self.account.charge_spare(cost, "bytes of an object")
             {
                 return Some(charge);
             }
-            let (oldest, ()) = kept.used.pop_lru()?;
+            let oldest = *kept.used.oldest()?.0;
             match kept.spans.get(&oldest) {
-                // On its way: it keeps its place.
-                Some((span, _)) if !span.is_done() => _ = kept.used.put(oldest, ()),
+                // On its way: it stays.
+                Some((span, _)) if !span.is_done() => _ = kept.used.get(&oldest),
                 _ => kept.remove(oldest),
             }
         }
@@ -263,9 +257,7 @@ impl Spans {
     /// Forgets everything.
     pub(super) fn clear(&self) {
         let mut kept = self.lock();
-        kept.spans.clear();
-        kept.used.clear();
-        kept.bytes = 0;
+        *kept = Kept { spans: BTreeMap::new(), used: LruList::unbounded() };
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -286,7 +278,7 @@ impl Kept {
             self.remove(start);
             return None;
         }
-        self.used.promote(&start);
+        self.used.get(&start);
         Some(span)
     }
 
@@ -297,11 +289,15 @@ impl Kept {
         start..end
     }
 
+    fn insert(&mut self, span: &Arc<Span>, charge: Option<Charge>) {
+        let start = span.range().start;
+        self.used.push(start, (), span.len());
+        self.spans.insert(start, (span.clone(), charge));
+    }
+
     fn remove(&mut self, start: u64) {
-        self.used.pop(&start);
-        if let Some((span, _)) = self.spans.remove(&start) {
-            self.bytes = self.bytes.saturating_sub(span.len());
-        }
+        self.used.remove(&start);
+        self.spans.remove(&start);
     }
 }
 

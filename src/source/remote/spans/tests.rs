@@ -87,7 +87,7 @@ fn what_was_not_used_for_the_longest_time_makes_room() {
     for i in 0..10 {
         arrive(&spans.wanted(&[i * MIB..(i + 1) * MIB], until(0), false));
         assert!(spans.wanted(&[0..1], until(0), false).fetch.is_empty(), "used all the time");
-        assert!(spans.lock().bytes <= 4 * MIB);
+        assert!(spans.lock().used.weight() <= 4 * MIB);
     }
     assert_eq!(spans.wanted(&[MIB..MIB + 1], until(0), false).fetch.len(), 1);
     assert!(spans.wanted(&[9 * MIB..9 * MIB + 1], until(0), false).fetch.is_empty());
@@ -103,7 +103,7 @@ fn without_room_what_is_waited_for_passes_through_and_nothing_is_fetched_ahead()
     arrive(&needed);
     spans.settle(&needed.cover[0]);
     assert!(spans.lock().spans.is_empty());
-    assert_eq!(spans.lock().bytes, 0);
+    assert_eq!(spans.lock().used.weight(), 0);
     // Not widened either; present spans are not kept.
     let full = account.charge(MIB - 10, "others").unwrap();
     let little = spans.wanted(&[10 * MIB..10 * MIB + 100], until(50 * MIB), false);
@@ -112,7 +112,7 @@ fn without_room_what_is_waited_for_passes_through_and_nothing_is_fetched_ahead()
     spans.settle(&little.cover[0]);
     assert_eq!(spans.insert(0, &[7; 100]).unwrap().unwrap().range(), 0..100);
     assert!(spans.lock().spans.is_empty());
-    assert_eq!(spans.lock().bytes, 0);
+    assert_eq!(spans.lock().used.weight(), 0);
     drop(full);
     let ahead = spans.wanted(&[0..MIB / 4], until(MIB / 2), false);
     assert_eq!(ranges(&ahead.fetch), [0..MIB / 2]);
