@@ -61,6 +61,12 @@ pub(super) fn open_regular(dir: BorrowedFd<'_>, name: &OsStr, links: Links) -> R
     Ok((File::from(fd), identity))
 }
 
+/// Opens the directory `name`, relative to `dir`: to look up names in it (`SEARCH`), or to list it (`RDONLY`).
+pub(super) fn open_dir(dir: impl AsFd, name: &OsStr, access: OFlags, links: Links) -> Result<OwnedFd, Errno> {
+    let follow = if links == Links::Refused { OFlags::NOFOLLOW } else { OFlags::empty() };
+    openat(dir, name, access | follow | OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
+}
+
 /// Opens the regular file at `path`, as given by the user.
 pub(super) fn open_named(path: &Path) -> Result<(File, Identity)> {
     open_regular(CWD, path.as_os_str(), Links::Followed)
@@ -84,9 +90,8 @@ impl Dir {
         Self::with(parent.unwrap_or(Path::new(".")), SEARCH)
     }
 
-    fn with(path: &Path, flags: OFlags) -> Result<Arc<Self>> {
-        let flags = flags | OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let fd = openat(CWD, path, flags, Mode::empty()).map_err(refused)?;
+    fn with(path: &Path, access: OFlags) -> Result<Arc<Self>> {
+        let fd = open_dir(CWD, path.as_os_str(), access, Links::Followed).map_err(refused)?;
         Ok(Arc::new(Self { fd, path: path.to_path_buf() }))
     }
 
@@ -132,9 +137,8 @@ impl Dir {
         let mut dir: Option<OwnedFd> = None;
         for part in parts {
             plain(part)?;
-            let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let from = dir.as_ref().map_or_else(|| self.fd(), AsFd::as_fd);
-            dir = Some(openat(from, part, flags, Mode::empty()).map_err(refused)?);
+            dir = Some(open_dir(from, part, SEARCH, Links::Refused).map_err(refused)?);
         }
         if dir.is_some() || !last.is_empty() {
             plain(last)?;
@@ -211,8 +215,7 @@ fn list(dir: BorrowedFd<'_>, path: &[u8], depth: u64, each: &mut dyn FnMut(&[u8]
             FileType::Directory => {
                 path.push(b'/');
                 each(&path)?;
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let dir = openat(dir, entry.file_name(), flags, Mode::empty()).map_err(refused)?;
+                let dir = open_dir(dir, OsStr::from_bytes(name), OFlags::RDONLY, Links::Refused).map_err(refused)?;
                 list(dir.as_fd(), &path, below, each)?;
             }
             _ => {}

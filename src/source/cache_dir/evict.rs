@@ -4,11 +4,12 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
+use std::ffi::OsStr;
 use std::time::{Duration, SystemTime};
 
+use super::super::dir::{Links, open_dir};
 use super::PART;
-
-use crate::platform::{AtFlags, BorrowedFd, Dir, FileType, Mode, OFlags, fstatvfs, openat, statat, unlinkat};
+use crate::platform::{AtFlags, BorrowedFd, Dir, FileType, OFlags, fstatvfs, statat, unlinkat};
 
 /// A file that has been in the writing for this time was left by a killed process.
 const ABANDONED: Duration = Duration::from_secs(3600);
@@ -55,8 +56,7 @@ pub(super) fn used(top: BorrowedFd<'_>, is_own: impl Fn(&str) -> bool) -> u64 {
 
 /// The names in the directory `name` of `dir`; of links, none.
 pub(super) fn entries(dir: BorrowedFd<'_>, name: &str) -> Option<impl Iterator<Item = String>> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let entries = Dir::new(openat(dir, name, flags, Mode::empty()).ok()?).ok()?;
+    let entries = Dir::new(open_dir(dir, OsStr::new(name), OFlags::RDONLY, Links::Refused).ok()?).ok()?;
     Some(entries.map_while(Result::ok).filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned)))
 }
 

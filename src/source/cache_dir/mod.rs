@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::dir::{Links, open_regular};
+use super::dir::{Links, open_dir, open_regular};
 
 use crate::platform::{
     AsFd, AtFlags, BorrowedFd, CWD, Errno, Mode, OFlags, OwnedFd, check_private, create_private, mkdirat, openat,
@@ -57,8 +57,7 @@ impl CacheDir {
             return Ok(held);
         }
         create_private(&self.dir)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = openat(CWD, &self.dir, flags, Mode::empty())?;
+        let dir = open_dir(CWD, self.dir.as_os_str(), OFlags::RDONLY, Links::Followed)?;
         check_private(&dir)?;
         Ok(self.held.get_or_init(|| dir).as_fd())
     }

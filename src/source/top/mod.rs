@@ -11,15 +11,15 @@ use std::fs::File;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use super::dir::{Dir, Links, open_regular, refused};
+use super::dir::{Dir, Links, open_dir, open_regular, refused};
 use super::far_dir::FarDir;
 use super::identity::Identity;
 use super::seen::{Seen, Version, Versions};
 use super::{Passed, Prefix, Rights};
 use crate::error::Result;
 use crate::platform::{
-    self, AsFd, AtFlags, BorrowedFd, CWD, Errno, FileType, Mode, OFlags, OsStrExt, OwnedFd, SEARCH, fstat,
-    open_beneath, openat, readlinkat, slashed, statat,
+    self, AsFd, AtFlags, BorrowedFd, CWD, Errno, FileType, OFlags, OsStrExt, OwnedFd, SEARCH, fstat, open_beneath,
+    readlinkat, slashed, statat,
 };
 
 /// How often a path is resolved again while directories on it are being renamed.
@@ -128,9 +128,8 @@ impl Below {
     /// # Errors
     /// From openat(2).
     pub fn below(&self, name: &OsStr) -> Result<Self> {
-        let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match self {
-            Self::Local(fd) => openat(fd, name, flags, Mode::empty()).map(Self::Local).map_err(refused),
+            Self::Local(fd) => open_dir(fd, name, SEARCH, Links::Refused).map(Self::Local).map_err(refused),
             Self::Far(dir) => Ok(Self::Far(Box::new(dir.below(key(name)?)))),
         }
     }
@@ -195,8 +194,7 @@ impl Below {
             Self::Local(fd) => fd,
             Self::Far(dir) => return dir.names_from(at, each),
         };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = openat(fd, ".", flags, Mode::empty()).map_err(refused)?;
+        let fd = open_dir(fd, OsStr::new("."), OFlags::RDONLY, Links::Refused).map_err(refused)?;
         for entry in platform::Dir::new(fd).map_err(refused)? {
             let entry = entry.map_err(refused)?;
             let name = entry.file_name().to_bytes();
@@ -224,8 +222,8 @@ impl Below {
     /// # Errors
     /// From openat(2).
     pub fn readable(&self, path: PathBuf) -> Result<Arc<Dir>> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Dir::held(openat(self.fd()?, ".", flags, Mode::empty()).map_err(refused)?, path))
+        let fd = open_dir(self.fd()?, OsStr::new("."), OFlags::RDONLY, Links::Refused).map_err(refused)?;
+        Ok(Dir::held(fd, path))
     }
 
     /// The directory, to open files in it by name; `path` is for messages.
@@ -255,7 +253,7 @@ impl Top {
     /// From open(2).
     pub fn open(path: &Path) -> Result<Arc<Self>> {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-        let fd = openat(CWD, &path, SEARCH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(refused)?;
+        let fd = open_dir(CWD, path.as_os_str(), SEARCH, Links::Followed).map_err(refused)?;
         let device = Identity::of(&fstat(&fd).map_err(refused)?).device();
         Ok(Arc::new(Self { root: Root::Local { fd, device }, path }))
     }
@@ -375,11 +373,10 @@ fn resolved(fd: &OwnedFd, path: &[u8]) -> Result<OwnedFd, Errno> {
 
 /// The directory `path` below `fd`, component by component; calls `each` with every one.
 fn walk(fd: &OwnedFd, device: u64, path: &Path, mut each: impl FnMut(&OwnedFd) -> Result<()>) -> Result<OwnedFd> {
-    let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut at = fd.try_clone().map_err(|e| crate::error::Error::io(e, "file"))?;
     for component in path.components() {
         let Component::Normal(name) = component else { return Err(refused(Errno::XDEV)) };
-        at = openat(&at, name, flags, Mode::empty()).map_err(refused)?;
+        at = open_dir(&at, name, SEARCH, Links::Refused).map_err(refused)?;
         if Identity::of(&fstat(&at).map_err(refused)?).device() != device {
             return Err(refused(Errno::XDEV));
         }

@@ -17,7 +17,7 @@ fn a_path_longer_than_a_call_takes_is_resolved_in_few_calls() {
     let (mut deep, mut dir) = (PathBuf::new(), top.below(Path::new("")).unwrap());
     for _ in 0..60 {
         let name = "d".repeat(200);
-        platform::mkdirat(dir.fd().unwrap(), &name, Mode::RWXU).unwrap();
+        platform::mkdirat(dir.fd().unwrap(), &name, platform::Mode::RWXU).unwrap();
         (dir, deep) = (dir.below(OsStr::new(&name)).unwrap(), deep.join(name));
     }
     let itself = |below: Below| below.stat_itself().unwrap().identity();
