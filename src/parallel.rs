@@ -92,6 +92,16 @@ pub fn together<R: Send, E: Send>(others: usize, work: impl Fn() -> Result<R, E>
     })
 }
 
+/// Runs `work` on this thread, and `helper` on another one, if there is a helper; without a thread it is dropped.
+pub fn helped<R>(helper: Option<impl FnOnce() + Send>, work: impl FnOnce() -> R) -> R {
+    thread::scope(|scope| {
+        if let Some(helper) = helper {
+            drop(thread::Builder::new().spawn_scoped(scope, carried(helper)));
+        }
+        work()
+    })
+}
+
 /// Receives from the threads of this caller; meanwhile checks, on their behalf, whether the work is wanted.
 fn wanted_from<T>(from: &Receiver<T>) -> Result<T, RecvError> {
     loop {

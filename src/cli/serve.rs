@@ -5,7 +5,6 @@ use std::fs;
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::Path;
-use std::thread;
 
 use super::args;
 use super::report::{self, Failure, Outcome};
@@ -52,12 +51,9 @@ pub(super) fn run(args: &args::Serve, out: &mut dyn Write) -> Outcome {
     let allow_origin = args.allow_origin.clone();
     let threads = if Location::is_remote(&args.file) { FAR } else { (2 * options.thread_count()).max(LEAST) };
     let page = page(args)?;
-    if args.until_eof {
-        thread::spawn(end_with_input);
-    }
     let mut printed = Ok(());
-    let options =
-        ServeOptions { listener, admission, allow_origin, threads, page, nfs: args.reach.nfs, metrics: args.metrics };
+    let (nfs, metrics, until_eof) = (args.reach.nfs, args.metrics, args.until_eof);
+    let options = ServeOptions { listener, admission, allow_origin, threads, page, nfs, metrics, until_eof };
     let served = serve(tree, options, |at| printed = announce(&args.file, at, ip, out));
     printed.map_err(|e| report::output(&e))?;
     served.map_err(system)
@@ -107,12 +103,6 @@ fn check_layout(layout: Layout) -> Outcome {
         Layout::Replace | Layout::Beside => Ok(()),
         Layout::Flat | Layout::Plain => Err(Failure::usage("only a mount has the layouts flat and plain")),
     }
-}
-
-/// Ends this process as a signal does, when nothing holds its standard input any more.
-fn end_with_input() {
-    io::copy(&mut io::stdin(), &mut io::sink()).ok();
-    crate::platform::terminate();
 }
 
 /// The name of what is served.

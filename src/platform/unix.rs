@@ -194,11 +194,6 @@ pub fn end_with_the_reader() -> ! {
     std::process::exit(128 + libc::SIGPIPE)
 }
 
-/// Sends this process the signal by which it is ended from outside.
-pub fn terminate() {
-    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).ok();
-}
-
 /// Maps address space without backing memory.
 pub fn map_addresses(size: usize) -> Option<usize> {
     map(size, libc::PROT_NONE).map(<*mut c_void>::expose_provenance)

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,19 +31,22 @@ const HEADER_TIME: Duration = Duration::from_secs(20);
 /// How long replies may take to end after a signal, unless another one comes.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Accepts connections until one of `signals` comes, then waits for replies in progress.
+/// Accepts connections until one of `signals` comes or `input` has ended, then waits for replies in progress.
 pub(super) async fn accept(
     listener: TcpListener,
     handler: Arc<Handler>,
     metrics: Arc<Metrics>,
     mut signals: Signals,
+    input: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let graceful = GracefulShutdown::new();
     let (room, crowd) = (Arc::new(Semaphore::new(CONNECTIONS.min(most_descriptors() / 2))), Crowd::default());
+    let mut input = pin!(input);
     loop {
         let accepted = tokio::select! {
             accepted = accepted(&listener, &room, &crowd) => accepted,
             () = signals.recv() => break,
+            () = &mut input => break,
         };
         let (stream, permit) = match accepted {
             Ok(accepted) => accepted,

@@ -59,6 +59,8 @@ pub struct ServeOptions {
     pub nfs: Option<u16>,
     /// Whether `-/metrics` tells what the server does.
     pub metrics: bool,
+    /// Whether the end of standard input ends the server, as a signal does.
+    pub until_eof: bool,
 }
 
 /// Where a tree is served.
@@ -78,11 +80,11 @@ pub struct Addresses {
 pub fn serve(tree: ServedTree, options: ServeOptions, ready: impl FnOnce(&Addresses)) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
-        .max_blocking_threads(options.threads)
+        .max_blocking_threads(options.threads + usize::from(options.until_eof))
         .thread_name("fzmfs-serve")
         .enable_all()
         .build()?;
-    let ServeOptions { listener, admission, allow_origin, threads, page, nfs, metrics } = options;
+    let ServeOptions { listener, admission, allow_origin, threads, page, nfs, metrics, until_eof } = options;
     let (tree, admission, budget) = (Arc::new(tree), Arc::new(admission), Budget::new(threads));
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -101,9 +103,18 @@ pub fn serve(tree: ServedTree, options: ServeOptions, ready: impl FnOnce(&Addres
         // A reader of the address may send one at once.
         let signals = crate::platform::net::Signals::handled()?;
         ready(&addresses);
-        connection::accept(listener, Arc::new(handler), counted, signals).await
+        connection::accept(listener, Arc::new(handler), counted, signals, end_of_input(until_eof)).await
     });
     // A reply that waits for a server does not hold up the end.
     runtime.shutdown_background();
     served
+}
+
+/// Waits until nothing holds the other end of standard input any more; for ever unless `until_eof`.
+async fn end_of_input(until_eof: bool) {
+    if until_eof {
+        tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await.ok();
+    } else {
+        std::future::pending().await
+    }
 }

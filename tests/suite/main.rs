@@ -52,6 +52,7 @@ mod tar;
 mod tar_blocks;
 mod tar_trees;
 mod text;
+mod thread_origins;
 mod type_names;
 mod unknown_parts;
 mod unsized_tar;

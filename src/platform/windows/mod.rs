@@ -32,8 +32,8 @@ pub use process::{
     KNOWS_PRIVATE, access_list, address_space, available_memory, check_private, create_private, create_secret,
     end_with_the_reader, fail_writes_over_the_limit, free_space, huge_range, in_memory, is_listening, is_secret,
     keep_little_freed_memory, largest_file, library_of, map_addresses, most_descriptors, open_unfollowed, page_size,
-    random, release, set_executable, set_niceness, share_the_heap, terminate, trim_heap, unmap_addresses,
-    use_all_descriptors, user,
+    random, release, set_executable, set_niceness, share_the_heap, trim_heap, unmap_addresses, use_all_descriptors,
+    user,
 };
 pub use stat::{FileType, Stat, fstat, mode_of, type_of};
 pub use std::os::windows::io::{BorrowedHandle as BorrowedFd, OwnedHandle as OwnedFd};

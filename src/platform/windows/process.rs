@@ -143,11 +143,6 @@ pub fn end_with_the_reader() -> ! {
     std::process::exit(1)
 }
 
-/// Ends this process: there is no signal that it could send to itself alone.
-pub fn terminate() {
-    std::process::exit(0);
-}
-
 /// Makes this thread yield to others, if `nice` says so.
 pub fn set_niceness(nice: i32) {
     if nice > 0 {

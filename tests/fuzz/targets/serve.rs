@@ -65,7 +65,7 @@ fn server() -> &'static Server {
             let page = Page { frames: Vec::new(), name: "fuzz".to_owned(), viewer: None };
             let admission = Admission::new(None, vec!["data.example.org".to_owned()]);
             let options =
-                ServeOptions { listener, admission, allow_origin: None, threads: 4, page, nfs: Some(0), metrics: true };
+                ServeOptions { listener, admission, allow_origin: None, threads: 4, page, nfs: Some(0), metrics: true, until_eof: false };
             serve(ServedTree::one(archive), options, |at| ready.send(at.nfs.as_ref().unwrap().0).unwrap()).unwrap();
         });
         let nfs = (Ipv4Addr::LOCALHOST, wait.recv().unwrap()).into();

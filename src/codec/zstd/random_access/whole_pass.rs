@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 use std::sync::mpsc;
-use std::thread;
 
 use xxhash_rust::xxh64::Xxh64;
 
@@ -11,6 +10,7 @@ use crate::bytes::to_u64;
 use crate::checksum::Verify;
 use crate::error::{Error, Kind, Result};
 use crate::paging::page_size;
+use crate::parallel;
 
 use super::super::decode::length_error;
 use super::super::frame::{Frame, PIECE};
@@ -108,20 +108,16 @@ impl Frames {
         }
         // Fresh memory is mapped page by page on first write: let another core do it, if one is available.
         let helper = self.helpers(u64::from(!in_order && !self.pieces.has_spare()));
-        thread::scope(|scope| {
-            let (give, take) = mpsc::sync_channel(FED);
-            let feed = move || {
-                while let Ok(mut buffer) = fresh() {
-                    touch(&mut buffer);
-                    if let Err(unused) = give.send(buffer) {
-                        return self.pieces.recycle(unused.0);
-                    }
+        let (give, take) = mpsc::sync_channel(FED);
+        let feed = move || {
+            while let Ok(mut buffer) = fresh() {
+                touch(&mut buffer);
+                if let Err(unused) = give.send(buffer) {
+                    return self.pieces.recycle(unused.0);
                 }
-            };
-            match helper.count() {
-                0 => drop(feed),
-                _ => drop(thread::Builder::new().spawn_scoped(scope, feed)),
             }
+        };
+        parallel::helped((helper.count() > 0).then_some(feed), || {
             let buffer = || take.recv().or_else(|_| fresh());
             let put = |piece, bytes| self.pieces.put(self.key(index), piece, bytes);
             let done = self.decode_all(index, frame, wanted, reader, buffer, put);
