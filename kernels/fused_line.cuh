@@ -3,6 +3,9 @@
 // Reference: sections 5.9, 5.8, 5.1. The planes of a chunk never leave registers: a thread takes one word of each,
 // which makes 32 consecutive codes, and a warp has a tile of 1024. Codes are summed as integers, exactly and thus in
 // any order; a tile with sums too large for floats is summed in the library's order.
+//
+// Codes of 16 bits: a chunk of 16384 bytes is 16 planes of 256 words. Thread t of 256 takes word t of each plane, and
+// so has codes 32t to 32t + 31; the 32 threads of a warp have the 1024 codes of a tile.
 #pragma once
 #include "bitshuffle.cuh"
 #include "lorenzo_quant.cuh"

@@ -3,6 +3,10 @@
 // Reference: section 5.10. The host has checked that all sections lie inside the stream; they start at any byte. A
 // table, made once, decodes the next 12 bits; longer codes are decoded bit by bit.
 //
+// Partitions of 1024 symbols: thread 5 begins at the cell that entry 5 of the stream names, decodes symbols 5120 to
+// 6143 from as many bits as its nbit says, and keeps them in words; when each thread of the warp has a line of 16
+// words, the warp writes the 32 lines.
+//
 // Checked: that the cells of a partition exist, that every code has a key, and that the symbols take exactly the bits
 // of their partition.
 

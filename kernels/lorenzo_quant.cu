@@ -3,6 +3,9 @@
 // Reference: section 5.1. Tiles are independent. Codes, sums and results stay in registers, distributed over threads
 // such that each addition is the one that the library makes. Positions outside the array count as 0.
 //
+// Rank 1: thread t of 256 sums codes 4t to 4t + 3 of a tile. Thread 37, the sixth of the second warp, then adds the sum
+// of the five threads before it in its warp, codes 128 to 147, and that of the first warp, codes 0 to 127.
+//
 // No code is used as an index; the host has sorted the outliers.
 
 #include "lorenzo_quant.cuh"

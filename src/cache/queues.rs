@@ -13,6 +13,11 @@
 //! seen just behind the end of the ring, the ring grows, at most to three quarters of the budget and beyond [`WIDE`]
 //! only where memory is free, and shrinks slowly when it is no longer seen.
 //!
+//! A budget of 256 MiB, pieces of 1 MiB, and a view that returns to each piece after 40 MiB: at first the ring has its
+//! usual size of 16 MiB, and each piece is decoded again. Each return that a ghost reports adds two pieces to the
+//! wanted size, from 8 MiB on, up to 50 MiB, 40 and a quarter. Now the ring reaches over 40 MiB. Up to 64 MiB (its
+//! share) other pieces give way to it, up to 192 MiB it takes what is free.
+//!
 //! Decodes for some traces, with a budget of 256 pieces of 1 MiB (in parentheses the most MiB held). 2Q means an LRU
 //! list as `main` and no moves from `recent`, otherwise the same:
 //!

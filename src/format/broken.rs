@@ -1,4 +1,7 @@
 //! A container that cannot be opened: a directory with the reason and, unless it is a directory itself, the stored file.
+//!
+//! In a mounted directory, `x.fzm`, of which the end is missing, is a directory with `error.txt`, the message that
+//! `fzmfs info` prints, and `x.fzm`, the stored bytes. The other containers are not affected.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;

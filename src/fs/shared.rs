@@ -2,6 +2,14 @@
 //!
 //! Replies at once if the data is in memory. Otherwise structure is read on the metadata threads, a length is computed
 //! by a worker, and a length that many files share waits for a gate.
+//!
+//! | `stat` of a file whose length | is answered by |
+//! |---|---|
+//! | is in memory | the event loop |
+//! | follows from headers and tables | a metadata thread |
+//! | is that of a document, which is made for it | a worker |
+//! | is known when all of a stream was decoded | a checksum thread |
+//! | follows from others that are being measured | a metadata thread, after the gate |
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;

@@ -3,6 +3,13 @@
 //!
 //! Consecutive entries with one stem (`x.raw`, `x.npy`, `x.json`) belong together: if one of their names is taken, all
 //! get the same suffix `~2`.
+//!
+//! | entry | children |
+//! |---|---|
+//! | `x.raw`, typed | `x.raw`, `x.npy` |
+//! | `x.json`, right after it | `x.json` |
+//! | `a/b.raw`, typed | the directory `a`, with `b.raw` and `b.npy` |
+//! | `x.raw` again | `x~2.raw`, `x~2.npy` |
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;

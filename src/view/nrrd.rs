@@ -131,6 +131,33 @@ mod tests {
     }
 
     #[test]
+    fn every_type_of_the_formats_has_its_name() {
+        for (descr, nrrd, meta) in [
+            ("'|b1'", "uint8", Some("UCHAR")),
+            ("'|u1'", "uint8", Some("UCHAR")),
+            ("'|i1'", "int8", Some("CHAR")),
+            ("'<u2'", "uint16", Some("USHORT")),
+            ("'<i2'", "int16", Some("SHORT")),
+            ("'<u4'", "uint32", Some("UINT")),
+            ("'<i4'", "int32", Some("INT")),
+            ("'<u8'", "uint64", None),
+            ("'<i8'", "int64", None),
+            ("'<f4'", "float", Some("FLOAT")),
+            ("'<f8'", "double", Some("DOUBLE")),
+        ] {
+            let array = array(descr, &[2]);
+            let text = header(&array, None, NrrdElements::All("data.raw")).unwrap();
+            assert!(
+                text.contains(&format!("\ntype: {nrrd}\n")) && text.contains("endian: little\n"),
+                "{descr}: {text}"
+            );
+            let text = crate::view::meta_image::header(&array, None, "data.raw");
+            let kind = text.as_deref().and_then(|text| text.split("ElementType = MET_").nth(1)?.lines().next());
+            assert_eq!(kind, meta, "{descr}");
+        }
+    }
+
+    #[test]
     fn a_header_says_where_the_elements_are() {
         let units = ["mm", "um", "um"].map(str::to_owned).to_vec();
         let space = Space::new(vec![2.5, 1.0, 1e-7], Some(vec![-1.0, 0.0, 3.5]), units);

@@ -4,6 +4,11 @@
 //! runs once, when the first of these bytes is requested. [`ChecksumGate::when_open`] queues a continuation and the
 //! check runs on [`Threads`], so waiting takes no thread; [`ChecksumGate::wait`] blocks the calling thread.
 //!
+//! Three requests for the payload of an FZM file of 40 MiB arrive: the first starts the check, and all three queue
+//! their replies. The CRC is right: the replies are sent, and the gate is never asked again. It is wrong: all three,
+//! and all that follow, fail with the error of the check. Of a file of 10 GiB, above the 64 MiB of `verify=auto`, the
+//! check runs in the background, the requests are answered at once, and only the last bytes wait for it.
+//!
 //! Invariants: as [`SharedCheck`].
 #![forbid(unsafe_code)]
 

@@ -2,6 +2,9 @@
 //!
 //! A listing opens the containers in the directory, since the names depend on their content. The names are kept by the
 //! version of the file.
+//!
+//! `a.b2nd`, `a.fzm`, `b.txt.zst`, `c.txt` and `c.txt.zst` in a directory: `flat` shows `a.npy` and `a~2.npy`, `plain`
+//! shows `b.txt`, and the content of `c.txt.zst` under that name, since `c.txt` is another file.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;

@@ -6,6 +6,10 @@
 //! exceptions keep the old rights for that half second: the mounted directory, whose inode number is fixed, and, in
 //! listings, the parents of a directory: the whole path is checked only when a file is opened.
 //!
+//! The owner runs `chmod 600 x` while the kernel has its mode as 644. Another user opens `x` a tenth of a second later:
+//! the kernel permits it and asks for the file, which is found to have changed: `ESTALE`. The kernel looks `x` up,
+//! learns mode 600, and refuses.
+//!
 //! A symbolic link is shown; its target is given if it cannot lead out of the directory.
 #![forbid(unsafe_code)]
 

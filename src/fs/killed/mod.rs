@@ -10,6 +10,10 @@
 //! Only for containers whose reads may wait for a server, and for those of which a directory may be listed, or a file
 //! measured, by decoding all of a stream: other decoding ends soon by itself.
 //!
+//! `cat` reads from a server that does not answer, and gets SIGKILL. Within two looks, 200 ms, the thread finds the
+//! signal in `ShdPnd` of `/proc/TID/status` and answers `EINTR`; `cat` ends. If no other request waits for the same
+//! container, its fetches are cancelled on the same look; if one does, they go on.
+//!
 //! Limits: without `/proc` of the namespace in which the daemon runs, nothing is given up.
 #![forbid(unsafe_code)]
 

@@ -7,6 +7,16 @@
 //! of a run continues it; a reader that uses less than half of a run counts as random. Reading an array row by row goes
 //! through several chunks at once and comes back to each: a read in a hole of a run continues it too, and fetches the
 //! whole hole.
+//!
+//! A reader of 256 KiB at a time:
+//!
+//! | read | bytes read in order | fetched up to |
+//! |---|---|---|
+//! | 1, 2 | 256, 512 KiB | the end of the read |
+//! | 3 | 768 KiB | 1.5 MiB: as much again |
+//! | 4 | 1 MiB | 13 MiB: a window of sixteen times 768 KiB |
+//! | 5 to 9 | 2.25 MiB | nothing more |
+//! | 10 | 2.5 MiB: an eighth of the window is used up | 98.5 MiB: the largest window, in eight requests |
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 

@@ -2,6 +2,9 @@
 //!
 //! The first array with a name keeps it; further ones get the suffix `~2`, `~3`, ..., and so does a group with the name
 //! of an array. Only these names are kept; others follow from the name in the container.
+//!
+//! Arrays called `a`, `a/b` and `a`, in this order, get the paths `a`, `a~2/b` and `a~3`: the group of the second has
+//! the name of an array.
 #![forbid(unsafe_code)]
 
 use std::collections::{HashMap, HashSet};

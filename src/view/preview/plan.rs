@@ -4,6 +4,10 @@
 //! piece that continues the one before it costs all pieces before it: if only the start of such a stream fits, the
 //! start of the first plane is shown. Fragments are decoded where whole pieces do not fit, or somebody waits.
 //!
+//! A plane of 1000 x 1000 cells is tried in this order, until the pieces fit: all elements; 1000 lines, 500, 250, 125,
+//! 62, 31; places in 1000 x 1000 cells, single elements in these, and the same in 1000 x 500, 500 x 500, ..., 7 x 3;
+//! the start, if there is one; 3 x 3, ..., and one element.
+//!
 //! Invariant: depends on the layout of the data only, never on what is cached, so that a picture is always the same.
 #![forbid(unsafe_code)]
 

@@ -4,6 +4,11 @@
 //! The last pieces that a decoder passes over are kept for later reads; all pieces that it passes over for the second
 //! time are kept, in memory or a temporary file. Locks are held only for look-ups: bytes are read, copied and decoded
 //! without them.
+//!
+//! A frame of 100 pieces without checkpoints. Piece 50 is read: a decoder passes over 0 to 49 and keeps the last six of
+//! them. Piece 51: the same decoder goes on. Piece 48: it is among the six. Piece 10: a new decoder passes over 0 to 9,
+//! for the second time, so that all of these are kept. Then each of 0 to 9 is there, and 11 is decoded by the decoder
+//! that stopped after 10.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;

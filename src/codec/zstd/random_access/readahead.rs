@@ -6,6 +6,10 @@
 //! Limits: the frames that a reader has read, is reading, and will find decoded take at most [`AHEAD`] bytes in total,
 //! and fit in the memory of the store; a larger frame is decoded when it is read. At most as many frames as threads are
 //! decoded ahead.
+//!
+//! Frames of 8 MiB, four threads: with its third piece in order (3 MiB) the reader's frame and the four after it are
+//! admitted, 40 of 46 MiB, and those four are decoded, one on each thread. As the reader moves on, the pieces behind it
+//! are freed, and every two pieces there is another attempt to admit a frame.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;

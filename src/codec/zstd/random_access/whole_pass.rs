@@ -1,4 +1,8 @@
 //! Decoding a frame from start to end: for its checksum and its length, and for later reads.
+//!
+//! A frame of 40 MiB has a checksum, which `verify=auto` checks first: its first read waits for one pass over it, whose
+//! 40 pieces are kept, so that all reads find them. A frame without a stated size is decoded in the same way when its
+//! length is asked for.
 #![forbid(unsafe_code)]
 
 use std::sync::mpsc;

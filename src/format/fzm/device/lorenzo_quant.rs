@@ -2,6 +2,10 @@
 //!
 //! Reference: sections 5.1 and 10. Tiles are independent, so a window of whole rows of tiles needs only its own codes.
 //! The host keeps the outliers sorted by position, and uploads those of the window, grouped by tile.
+//!
+//! Rows 40 to 49 of an array of 100 x 100 lie in the second row of tiles of 32 x 32: the window has the codes 3200 to
+//! 6399, as an array of 32 x 100 with four tiles. The outlier at position 4133, row 41 and column 33, belongs to tile
+//! 1, where its index is (41 - 32) * 32 + (33 - 32) = 289.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;

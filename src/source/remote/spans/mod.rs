@@ -3,6 +3,10 @@
 //! Spans do not overlap, so that no byte is fetched twice while it is kept. They are charged to the account, up to a
 //! share of it, and the least recently used make room for others. A file on disk is one span, so a span comes either
 //! from disk or from the server.
+//!
+//! Ten bytes at 1 MiB are read: the span from there to 1 MiB + 32 KiB is fetched. Then the same with ten bytes more
+//! before and after that span are read: three spans cover them, the ten bytes before, the span that is there, and the
+//! 32 KiB after it. The first and the last are fetched.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 

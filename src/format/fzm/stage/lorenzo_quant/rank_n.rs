@@ -3,6 +3,13 @@
 //! A box has at most about 4 MiB; its tiles are decoded from their first row. Rows are read in order; sums over x stay
 //! in the row, sums over y in one row of sums, sums over z in one plane of sums. Tiles with integers too large to be
 //! exact are marked, and decoded again in the reference library's order.
+//!
+//! A tile of two rows, before the scale:
+//!
+//! | codes | sums over x | and over y |
+//! |---|---|---|
+//! | 1 2 3 | 1 3 6 | 1 3 6 |
+//! | 4 5 6 | 4 9 15 | 5 12 21 |
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
 
