@@ -1,7 +1,7 @@
 //! Memory and descriptors that each user of a mount holds, for as long as the kernel keeps something open for them.
 //!
 //! One rule for everybody: nobody holds more than is left for the others. A user alone has half of it, two have a third
-//! each, and a newcomer finds as much as each of the others has. Root and the owner of the mount are no exception: a
+//! each, and a newcomer finds as much as each of the others has. Root and the owner of the mount are not exceptions: a
 //! runaway program of theirs starves the others just as well. If nobody else may use the mount, its owner has all of
 //! it.
 //!

@@ -151,7 +151,7 @@ impl SharedCheck {
             match &state.last {
                 // Given up by the thread that ran it.
                 Some(Err(e)) if is_given_up(e) => {}
-                // The result of the run that was waited for, even if it is no verdict.
+                // The result of the run that was waited for, even if it is not a verdict.
                 last => return last.clone().unwrap_or(Ok(())),
             }
         }

@@ -85,7 +85,7 @@ impl Threads {
     /// whole files.
     ///
     /// # Errors
-    /// `ECANCELED` and `EINTR`, which are no verdicts about the bytes.
+    /// `ECANCELED` and `EINTR`, which are not verdicts about the bytes.
     pub fn check_open(&self, what: &'static str) -> Result<()> {
         wanted::check()?;
         let is_closed = |closed: &AtomicBool| closed.load(Ordering::Relaxed);

@@ -56,7 +56,7 @@ pub(super) fn normalise(mut argv: Vec<OsString>, words: &InvocationWords) -> Vec
     argv
 }
 
-/// Whether the first word, which is no command, is a container to mount.
+/// Whether the first word, which is not a command, is a container to mount.
 fn is_container(word: &OsString) -> bool {
     !word.as_bytes().iter().all(u8::is_ascii_lowercase) || Path::new(word).exists()
 }

@@ -54,7 +54,7 @@ pub(super) struct Sorted<'a> {
     recursive: bool,
     /// Entries so far.
     count: usize,
-    /// An entry that is no directory, to be the only one.
+    /// An entry that is not a directory, to be the only one.
     only: Option<TreePath>,
     /// The error of the first directory.
     error: Option<Error>,

@@ -79,7 +79,7 @@ fn capability(reach: &args::Reach) -> Result<Option<String>, Failure> {
 
 fn page(args: &args::Serve) -> Result<Page, Failure> {
     if let Some(frame) = args.frame.iter().find(|frame| !Page::is_origin(frame)) {
-        return Err(Failure::usage(format!("--frame: {frame} is no origin such as http://localhost:8888")));
+        return Err(Failure::usage(format!("--frame: {frame} is not an origin such as http://localhost:8888")));
     }
     if let Some(viewer) = args.viewer.as_ref().filter(|viewer| !viewer.join("index.html").is_file()) {
         return Err(Failure::usage(format!("--viewer: {} has no index.html", viewer.display())));

@@ -11,7 +11,7 @@ use crate::format::{Container, Entry, File, Node};
 use crate::platform::OsStrExt;
 
 /// The compressed file `name` as a tree whose root holds what was compressed, under the name that it had. `None` if the
-/// container is no compressed file, or one of a container that is no archive.
+/// container is not a compressed file, or one of a container that is not an archive.
 ///
 /// # Errors
 /// As [`Container::entries`].

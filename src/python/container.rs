@@ -18,7 +18,7 @@ use crate::opened::Opened;
 use crate::owned::Owned;
 use crate::walk::Walk;
 
-/// The names in the directory `source`, each with whether it is a container; `None` if it is no directory.
+/// The names in the directory `source`, each with whether it is a container; `None` if it is not a directory.
 #[pyfunction]
 #[pyo3(signature = (source, *, timeout=None, unpinned=None, remote_cache=None))]
 pub(crate) fn list_directory(

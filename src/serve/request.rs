@@ -101,7 +101,7 @@ impl Handler {
             Err(_) => return refused(StatusCode::REQUEST_TIMEOUT, "the body did not come"),
         };
         let Some(asked) = propfind::parse(&body) else {
-            return refused(StatusCode::BAD_REQUEST, "the body is no propfind of WebDAV");
+            return refused(StatusCode::BAD_REQUEST, "the body is not a propfind of WebDAV");
         };
         let Some(with_entries) = propfind::with_entries(&headers) else { return dav::too_deep() };
         let me = self.clone();

@@ -128,7 +128,7 @@ mod tests {
             let (near, mut far) = duplex(4);
             let stalled = Stalled::default();
             let mut near = Watched::new(near, stalled.clone(), Arc::default());
-            // Nothing to send: idle is no stall.
+            // Nothing to send: idle is not a stall.
             assert!(timeout(10 * STALL, stalled.clone().wait()).await.is_err());
             let writer = tokio::spawn(async move { near.write_all(&vec![0; 8 * LEAST as usize]).await });
             // Slow, but it takes something.

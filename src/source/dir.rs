@@ -119,7 +119,7 @@ impl Dir {
     }
 
     /// The names of all regular files and directories below it, unordered: those of directories end with `/`, and its
-    /// own is `/`. Symbolic links are no files.
+    /// own is `/`. Symbolic links are not files.
     ///
     /// # Errors
     /// From getdents(2); [`crate::error::Kind::TooLarge`] if directories are nested too deeply.

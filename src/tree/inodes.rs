@@ -36,7 +36,7 @@ impl Tree {
     /// The children of the directory `dir`, with inode number `ino`; lists it if necessary.
     ///
     /// # Errors
-    /// `ENOTDIR` if it is no directory; otherwise the reason why it cannot be listed.
+    /// `ENOTDIR` if it is not a directory; otherwise the reason why it cannot be listed.
     pub(super) fn populate(&self, ino: Ino, dir: &Inode) -> Result<Arc<InodeRange>> {
         if let Some(block) = self.kept().get(ino) {
             return Ok(block);

@@ -15,7 +15,7 @@ fn main() -> Result<(), Error> {
 
     let archive = Archive::open(source, &Options::default())?;
     let file = archive.file(&arg(1, "data.npy"))?;
-    let array = file.array().ok_or_else(|| usage("the file is no array"))?;
+    let array = file.array().ok_or_else(|| usage("the file is not an array"))?;
     println!("{}: {} elements of {}, shape {:?}", file.path(), array.len(), array.dtype(), array.shape());
 
     // Only the pieces that these elements are in are decoded.

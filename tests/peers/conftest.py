@@ -19,7 +19,7 @@ def source(name: str) -> Path:
     """The folder with the source of another project, which scripts/peers has unpacked; without it, the module is skipped."""
     folder = Path(os.environ.get(name) or "/nonexistent")
     if not folder.is_dir():
-        pytest.skip(f"{name} is no folder", allow_module_level=True)
+        pytest.skip(f"{name} is not a folder", allow_module_level=True)
     return folder
 
 

@@ -50,7 +50,7 @@ OTHERS = {
 DIFFERENT = {
     "test_empty_path_returns_404": "a directory is a page, JSON or PROPFIND",
     "test_206_carries_content_range": "Content-Range tells the length of the whole too, as RFC 9110 wants: bytes 2-5/10",
-    "test_inverted_range_is_416": "a range whose end is before its start is no range (RFC 9110, 14.1.1), and is ignored",
+    "test_inverted_range_is_416": "a range whose end is before its start is not a range (RFC 9110, 14.1.1), and is ignored",
     "test_ranged_response_is_readable_cross_origin": "more headers than Content-Range are exposed",
     "test_range_survives_a_preflight": "range is allowed, in lower case: names of headers have no case",
     "test_metadata_is_served_as_json[2": "application/json is for .json alone, and for what fzmfs makes: Zarr 3",

@@ -41,7 +41,7 @@ def unpacked(path: Path) -> bytes:
 
 
 def name_of(member: tarfile.TarInfo, header: bytes) -> str:
-    """Where a member is shown: without a leading slash, `..` as a name, and bytes that are no UTF-8 escaped."""
+    """Where a member is shown: without a leading slash, `..` as a name, and bytes that are not UTF-8 escaped."""
     is_time = header[257:264] == GNU and not TIME.match(header[:100].decode("latin-1"))
     name = TIME.sub("", member.name) if is_time else member.name
     name = "".join(f"%{ord(c) - 0xDC00:02X}" if 0xDC80 <= ord(c) <= 0xDCFF else c for c in name)

@@ -14,7 +14,7 @@ if not hasattr(blosc2, "TreeStore"):
 
 def own(store) -> dict[str, np.ndarray]:
     """The leaves of `store`, as its library reads them."""
-    leaves = {key.lstrip("/"): store[key] for key in store.keys()}  # noqa: SIM118 - it is no dict
+    leaves = {key.lstrip("/"): store[key] for key in store.keys()}  # noqa: SIM118 - it is not a dict
     leaves = {key: leaf for key, leaf in leaves.items() if hasattr(leaf, "nbytes") and not isinstance(leaf, blosc2.TreeStore)}
     return {key: leaf[:] if hasattr(leaf, "dtype") else np.frombuffer(leaf[:], "u1") for key, leaf in leaves.items()}
 

@@ -28,7 +28,7 @@ def test_columns_are_arrays_of_the_live_rows(name: str, file: str, group: str) -
         for own in sorted((STORES / "tables" / name).glob("*.npy")):
             want, key = np.load(own), f"{group}/columns/{own.name.removesuffix('.npy')}"
             if key not in archive:
-                # Text of any length is no array there, but a file.
+                # Text of any length is not an array there, but a file.
                 assert want.dtype.kind == "U"
                 text = np.load(io.BytesIO(archive.read(f"{group}/columns/{own.name}")))
                 assert np.array_equal(text, want), key

@@ -67,7 +67,7 @@ NOT_RUN = {
     "needs davfs2; `scripts/webdav` mounts with it": ["sudo mount -t davfs -o ro URL /mnt/x"],
     "needs a system with a journal": ["journalctl -t fzmfs"],
     "needs version 2 of the command line of AWS": ['eval "$(aws configure export-credentials --format env)"'],
-    "is no line to run": ["default-features = false", "shuffle -> zstd", "git clone"],
+    "is not a line to run": ["default-features = false", "shuffle -> zstd", "git clone"],
 }
 # What stands for something else, and forms that leave out what they work on.
 COMPLETE = {

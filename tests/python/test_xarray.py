@@ -171,7 +171,7 @@ def test_what_is_no_array_is_named_and_variables_have_the_order_of_the_archive()
         dataset = opened(archive)
         assert dataset.attrs["left_out"]
         for name, why in dataset.attrs["left_out"].items():
-            with pytest.raises(KeyError, match="is no array here: it has the layout"):
+            with pytest.raises(KeyError, match="is not an array here: it has the layout"):
                 archive[name]
             assert "layout" in why
     # With a type that zarr-python has from ml_dtypes, members are listed, which gives them in any order.

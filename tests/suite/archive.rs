@@ -129,7 +129,7 @@ fn every_dense_tensor_is_an_array_of_its_manifest() {
                 continue;
             }
             let Ok(file) = archive.file(&format!("tensors/{title}.npy")) else { continue };
-            let array = file.array().unwrap_or_else(|| panic!("{name} {title} is no array"));
+            let array = file.array().unwrap_or_else(|| panic!("{name} {title} is not an array"));
             let shape: Vec<u64> = tensor["shape"].as_array().unwrap().iter().filter_map(Value::as_u64).collect();
             assert_eq!(array.shape(), shape, "{name} {title}");
             let bytes = array.read(0..array.len()).unwrap();
@@ -152,7 +152,7 @@ fn the_array_of_a_raw_and_of_a_npy_file_are_the_same_elements() {
     ] {
         let archive = open(name);
         let [raw, npy] = ["data.raw", "data.npy"].map(|path| archive.file(path).unwrap());
-        let [a, b] = [&raw, &npy].map(|file| file.array().unwrap_or_else(|| panic!("{name} is no array")));
+        let [a, b] = [&raw, &npy].map(|file| file.array().unwrap_or_else(|| panic!("{name} is not an array")));
         for array in [&a, &b] {
             assert_eq!((array.dtype(), array.itemsize(), array.shape()), (dtype, itemsize, shape), "{name}");
         }

@@ -497,7 +497,7 @@ pub(crate) fn files(entries: &[Entry], folder: &str, out: &mut BTreeMap<String, 
         match &entry.node {
             Node::File(file) => out.entry(name).or_default().push((**file).clone()),
             Node::Dir(dir) => files(&dir.entries().unwrap(), &(name + "/"), out),
-            node => panic!("{name} is no part of an FZM file: {node:?}"),
+            node => panic!("{name} is not a part of an FZM file: {node:?}"),
         }
     }
 }

@@ -131,12 +131,12 @@ fn the_link_of_an_inner_file_is_named_after_it() {
 #[test]
 fn an_inner_container_that_is_broken_says_why_and_fails_verification() {
     let dir = Dir::new();
-    let archive = open(&dir.write("x.fzm.zst", &zstd(b"this is no container")));
+    let archive = open(&dir.write("x.fzm.zst", &zstd(b"this is not a container")));
     let found = files(&archive, "x.fzm");
     assert!(String::from_utf8_lossy(&found[0].1).contains("unrecognized format"), "{found:?}");
-    assert_eq!(found[1], ("x.fzm".to_owned(), b"this is no container".to_vec()));
+    assert_eq!(found[1], ("x.fzm".to_owned(), b"this is not a container".to_vec()));
     assert!(archive.verify(|_| ()).is_err());
-    assert_eq!(archive.file("data.raw").unwrap().read().unwrap(), b"this is no container");
+    assert_eq!(archive.file("data.raw").unwrap().read().unwrap(), b"this is not a container");
 }
 
 #[test]

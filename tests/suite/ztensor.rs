@@ -31,7 +31,7 @@ fn sha(bytes: &[u8]) -> String {
 fn tensors(container: &dyn Container) -> Arc<dyn Directory> {
     let entries = container.entries().unwrap();
     let node = entries.into_iter().find(|e| &*e.stem == b"tensors").unwrap().node;
-    let Node::Dir(dir) = node else { panic!("tensors is no directory") };
+    let Node::Dir(dir) = node else { panic!("tensors is not a directory") };
     dir
 }
 
@@ -49,7 +49,7 @@ fn component(tensors: &Arc<dyn Directory>, name: &str, role: &str, nth: usize) -
         }
         _ => panic!("{name} is not there"),
     };
-    let Node::LazyFile(file) = node else { panic!("{name} is no file") };
+    let Node::LazyFile(file) = node else { panic!("{name} is not a file") };
     support::read(&dir.file(file.number)?)
 }
 

@@ -253,7 +253,7 @@ def equal(got: Any, want: Any) -> bool:
 def store(shown: Shown, want: Any) -> list[str]:
     """Compares the leaves of a store."""
     wrong = []
-    tables = [key.removesuffix("/_meta") for key in want.keys() if key.endswith("/_meta")]  # noqa: SIM118 - it is no dict
+    tables = [key.removesuffix("/_meta") for key in want.keys() if key.endswith("/_meta")]  # noqa: SIM118 - it is not a dict
     for key in want.keys():  # noqa: SIM118
         name = key.strip("/")
         if any(name.startswith(f"{table.strip('/')}/") for table in tables):

@@ -165,7 +165,7 @@ def frame(rng, stem):
     data = content(rng, size, typesize)
     items = max(1, int(rng.integers(1, 1 << int(rng.integers(1, 18)))) // typesize)
     params = cparams_of(rng, typesize)
-    # The library cannot read back its own blocks that are no multiple of an item.
+    # The library cannot read back its own blocks that are not multiples of an item.
     params["blocksize"] = int(rng.integers(0, 3)) and typesize * int(rng.integers(32 // typesize + 1, 40_000 // typesize + 2))
     schunk = blosc2.SChunk(chunksize=items * typesize, cparams=blosc2.CParams(**params),
                            urlpath=stem + ".b2frame", mode="w", contiguous=True)

@@ -185,7 +185,7 @@ fn a_reader_reports_what_its_own_decoding_found() {
     let gate = ChecksumGate::reported(&Verify::Background(checks.clone()), &Threads::default());
     ChecksumGate::wait_before(Some(&gate), true).unwrap();
     gate.report(&Err(Error::io(os_error(libc::EIO), "payload")));
-    assert_eq!(gate.verified(), Verified::Pending, "a failed read is no verdict");
+    assert_eq!(gate.verified(), Verified::Pending, "a failed read is not a verdict");
     gate.report(&Err(Error::corrupt("no", "x")));
     gate.report(&Ok(()));
     assert_eq!(gate.verified(), Verified::Failed);

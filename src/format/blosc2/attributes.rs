@@ -23,7 +23,7 @@ use super::{json, msgpack, pickle};
 
 /// Metalayers that say how the array is stored.
 const STRUCTURE: [&[u8]; 2] = [b"b2nd", b"caterva"];
-/// Keys of xarray-blosc2 that are no attributes to it. [`OWNER`] are the names of variables, one of which it always writes.
+/// Keys of xarray-blosc2 that are not attributes to it. [`OWNER`] are the names of variables, one of which it always writes.
 const KEYS: [&[u8]; 6] = [b"is_coord", b"nbytes", b"cbytes", b"cratio", b"lineage", b"labels"];
 const OWNER: [&[u8]; 2] = [b"var", b"coord_name"];
 /// Metalayers whose members are attributes themselves.

@@ -1,7 +1,7 @@
 //! An embed store of python-blosc2 (`.b2e`): a frame with other frames in its content, and a metalayer that says where.
 //!
 //! Shows as: a directory for each leaf, named after its key. Leaves called `__vlmeta__` have no content but the
-//! attributes of their group, and are not shown. Checked: each leaf is inside the content; one that is not, or is no frame, breaks
+//! attributes of their group, and are not shown. Checked: each leaf is inside the content; one that is not, or is not a frame, breaks
 //! alone: its `data.raw` fails.
 //! Limits: [`MAP`] bytes of keys and places. Opening a leaf decodes the parts of the store that it reads; a leaf that is
 //! a store itself is shown as a frame.
@@ -91,7 +91,7 @@ impl EmbedStore {
     /// Reads the keys of the store in `frame`.
     ///
     /// # Errors
-    /// Fails if they cannot be read; a leaf outside the content is no error.
+    /// Fails if they cannot be read; a leaf outside the content is not an error.
     pub(super) fn open_in(frame: Arc<OpenFrame>, options: &Options) -> Result<Arc<Self>> {
         let own = &frame.frame;
         let layer = metadata(own).ok_or_else(|| Error::corrupt("missing", "estore_metadata").at(own.start))?;

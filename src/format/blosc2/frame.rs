@@ -321,7 +321,9 @@ impl Frame {
 fn check_len(len: u64, most: u64) -> Result<(), Kind> {
     match len {
         _ if len > most => Err(Kind::Truncated { need: len, have: most }),
-        _ if len < FIXED.saturating_add(MIN_TRAILER) => Err(Kind::Corrupt(format!("{len} bytes are no frame").into())),
+        _ if len < FIXED.saturating_add(MIN_TRAILER) => {
+            Err(Kind::Corrupt(format!("{len} bytes are not a frame").into()))
+        }
         _ => Ok(()),
     }
 }

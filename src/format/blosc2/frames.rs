@@ -121,7 +121,7 @@ impl Frames {
     /// Whether a frame starts at `at`.
     ///
     /// # Errors
-    /// Fails if that cannot be read now; the end of the file is no error.
+    /// Fails if that cannot be read now; the end of the file is not an error.
     pub(super) fn is_frame(source: &Source, at: FileOffset) -> Result<bool> {
         let mut magic = [0; frame::MAGIC.len()];
         match source.read(at, &mut magic, "magic") {

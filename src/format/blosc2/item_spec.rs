@@ -16,7 +16,7 @@ pub(super) struct ItemSpec {
     pub(super) memory: Arc<ContainerMemory>,
     /// Item size in bytes according to the frame; `None` for a chunk without a frame.
     pub(super) typesize: Option<u32>,
-    /// Number of items in a block per dimension; `None` if it is no array, an error if that is unknown.
+    /// Number of items in a block per dimension; `None` if it is not an array, an error if that is unknown.
     pub(super) blockshape: Result<Option<Vec<u32>>>,
 }
 

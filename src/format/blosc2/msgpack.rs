@@ -137,7 +137,7 @@ pub(super) fn head<'a>(cur: &mut Cursor<'a>, what: &'static str) -> Result<Head<
 /// # Errors
 /// As [`head`].
 pub(super) fn skip(cur: &mut Cursor<'_>, what: &'static str) -> Result<()> {
-    // The values that are still to come: without recursion, nesting is no danger.
+    // The values that are still to come: without recursion, nesting is harmless.
     let mut open = 1_u64;
     while let Some(rest) = open.checked_sub(1) {
         open = rest.saturating_add(match head(cur, what)? {

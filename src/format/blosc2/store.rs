@@ -68,7 +68,7 @@ struct Members<M> {
     embedded: Option<Arc<EmbedStore>>,
 }
 
-/// The length of the key of `member`, which is that of its name if it is no leaf.
+/// The length of the key of `member`, which is that of its name if it is not a leaf.
 fn key_len(member: &impl StoreMember) -> Result<usize> {
     let name = member.name();
     if let Some(key) = LEAVES.iter().find_map(|suffix| name.strip_suffix(*suffix)) {

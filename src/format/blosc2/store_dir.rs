@@ -1,6 +1,6 @@
 //! Stores of python-blosc2 that are directories (`.b2d`): a file for each leaf, and one with the small leaves.
 //!
-//! Shows as: see `store`; a file that is no frame, as it is. As for that library, a file with the usual extension of a
+//! Shows as: see `store`; a file that is not a frame, as it is. As for that library, a file with the usual extension of a
 //! leaf is one; others are looked into. Files are pinned when the store is opened, and the directories that they are in:
 //! a store to which a leaf is added has changed. On a server, a list says which files there are; the index does not.
 //! Limits: [`MOST`] files, opened when they are accessed.

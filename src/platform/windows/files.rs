@@ -57,7 +57,7 @@ fn around(dir: BorrowedHandle<'_>, path: &str) -> Result<(Option<OwnedHandle>, V
     Ok((at, wide(last)?))
 }
 
-/// Opens the directory `name`, which is no link.
+/// Opens the directory `name`, which is not a link.
 fn directory(dir: BorrowedHandle<'_>, name: &[u16], access: u32) -> Result<OwnedHandle, Errno> {
     let opened = nt::open(dir, name, access, FILE_OPEN, FILE_DIRECTORY_FILE, false)?;
     match FileType::from_raw_mode(fstat(&opened)?.st_mode) {

@@ -214,7 +214,7 @@ def _paths(files: str | os.PathLike[str] | list[str | os.PathLike[str]]) -> list
 
 def _seconds(timeout: float) -> timedelta:
     if not 0 < timeout <= 86_400:
-        raise ValueError(f"timeout: {timeout} is no time in seconds, at most a day")
+        raise ValueError(f"timeout: {timeout} is not a time in seconds, at most a day")
     return timedelta(seconds=timeout)
 
 
@@ -237,8 +237,8 @@ def _bytes(name: str, size: int | str | None) -> int | None:
         units = {"K": 10, "M": 20, "G": 30}
         number, unit = (size[:-1], size[-1:].upper()) if size[-1:].upper() in units else (size, "")
         if not (number.isascii() and number.isdecimal()):
-            raise ValueError(f"{name}: {size!r} is no size: bytes, or a number with K, M or G")
+            raise ValueError(f"{name}: {size!r} is not a size: bytes, or a number with K, M or G")
         size = int(number) << units.get(unit, 0)
     if size is not None and not 0 <= size < 1 << 63:
-        raise ValueError(f"{name}: {size} is no size in bytes")
+        raise ValueError(f"{name}: {size} is not a size in bytes")
     return size

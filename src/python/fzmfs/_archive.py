@@ -188,7 +188,7 @@ class Archive(Mapping[str, Array]):
     def _array(self, path: str) -> _native.Array:
         array = self._reader().array(path)
         if array is None:
-            raise Error(errno.EIO, "it is no array", self._source, "corrupt", path)
+            raise Error(errno.EIO, "it is not an array", self._source, "corrupt", path)
         return array
 
     def __getitem__(self, name: str) -> Array:
@@ -198,13 +198,13 @@ class Archive(Mapping[str, Array]):
         return Array(self, name, path, self._array(path))
 
     def _why_not(self, name: object) -> str | None:
-        """Why what the container calls ``name`` is no array here."""
+        """Why what the container calls ``name`` is not an array here."""
         try:
             left_out = json.loads(self.read("data.zarr/zarr.json"))["attributes"]["left_out"]
         except (Error, KeyError):
             return None
         why = left_out.get(name) if isinstance(name, str) else None
-        return None if why is None else f"{name!r} is no array here: {why}; read() has its bytes"
+        return None if why is None else f"{name!r} is not an array here: {why}; read() has its bytes"
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._names()

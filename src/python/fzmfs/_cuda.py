@@ -207,4 +207,4 @@ def _handle(stream: object) -> int:
         handle = getattr(stream, name, None)
         if isinstance(handle, int):
             return handle
-    raise TypeError(f"{type(stream).__name__} is no stream: an integer, or a stream of PyTorch, CuPy or cuda.core")
+    raise TypeError(f"{type(stream).__name__} is not a stream: an integer, or a stream of PyTorch, CuPy or cuda.core")

@@ -40,7 +40,7 @@ def given_type(given: object) -> str:
     descr: Any = dtype.descr if dtype.names else dtype.str
     # A shape of its own, and types that others add to NumPy, are lost there.
     if dtype.hasobject or not dtype.itemsize or np.lib.format.descr_to_dtype(descr) != dtype:
-        raise ValueError(f"dtype: {dtype} is no type of elements in a file")
+        raise ValueError(f"dtype: {dtype} is not a type of elements in a file")
     return str(descr)
 
 

@@ -259,7 +259,7 @@ def _described(entry: Entry) -> dict[str, Any]:
 
 
 def _translated(error: Error, path: str) -> OSError:
-    """What Python calls files that are missing, and directories that are no files."""
+    """What Python calls files that are missing, and directories that are not files."""
     if is_missing(error):
         return FileNotFoundError(errno.ENOENT, str(error.strerror), path)
     if error.errno == errno.EISDIR:

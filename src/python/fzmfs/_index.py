@@ -86,7 +86,7 @@ def _integer(part: Any, length: int, axis: int) -> int:
     try:
         number = operator.index(part)
     except TypeError:
-        raise IndexError(f"{type(part).__name__} is no index: {_ARRAYS}") from None
+        raise IndexError(f"{type(part).__name__} is not an index: {_ARRAYS}") from None
     if not -length <= number < length:
         raise IndexError(f"index {number} is out of bounds for axis {axis} with size {length}")
     return number + length if number < 0 else number

@@ -33,7 +33,7 @@ _STOPS = 9
 
 
 def unescaped(name: str) -> str:
-    """The name in the container of what the tree shows as ``name``; that one itself if it is no text."""
+    """The name in the container of what the tree shows as ``name``; that one itself if it is not text."""
     if "%" not in name:
         return name
     try:

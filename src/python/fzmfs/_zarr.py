@@ -282,7 +282,7 @@ class _Memory:
             memory = bytearray()
         if not size <= len(memory) <= 2 * size:
             memory = bytearray(size)
-        # Views of it keep this array, since its own base is no array.
+        # Views of it keep this array, since its own base is not an array.
         out = np.frombuffer(memory, np.uint8, size)
         weakref.finalize(out, self._spare.append, memory).atexit = False
         return out

@@ -180,7 +180,7 @@ async fn ask(address: &Address, clients: &Clients, query: &[(&str, String)]) -> 
 }
 
 impl Page {
-    /// Parses a reply; `None` if it is no list.
+    /// Parses a reply; `None` if it is not a list.
     fn parse(text: &str, asked: Query<'_>) -> Option<Self> {
         let (_, list) = text.split_once("<ListBucketResult")?;
         let is_encoded = element(list, "EncodingType").is_some_and(|(encoding, _)| encoding == "url");

@@ -69,7 +69,7 @@ impl Objects {
     /// The objects below `url`, which is a prefix. Makes no request.
     ///
     /// # Errors
-    /// [`Kind::Usage`] if it is no URL.
+    /// [`Kind::Usage`] if it is not a URL.
     pub fn below(url: &str, options: &RemoteOptions, account: &Account) -> Result<Arc<Self>> {
         Ok(Arc::new(Self::new(Address::parse(url)?, true, Arc::default(), options, account)))
     }

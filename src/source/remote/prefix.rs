@@ -50,7 +50,7 @@ impl Prefix {
     /// Opens the prefix at `url`.
     ///
     /// # Errors
-    /// [`Kind::Usage`] if it is no URL, or if options are for single objects; [`Kind::Unsupported`] if its server has
+    /// [`Kind::Usage`] if it is not a URL, or if options are for single objects; [`Kind::Unsupported`] if its server has
     /// no lists; [`Kind::NotFound`] if there is nothing below it; [`Kind::Io`] if the server refuses.
     pub fn open(url: &str, options: &RemoteOptions, account: &Account) -> Result<Arc<Self>> {
         if options.expect.is_some() {

@@ -271,7 +271,7 @@ impl GridReader {
             let touched = axes.iter().zip(lo.iter().zip(hi)).fold(self.block_len, |n, (axis, (lo, hi))| {
                 n.saturating_mul(axis.blocks(axis.start + lo, axis.start + hi.min(&axis.inside())))
             });
-            // One block alone is no multiple of itself; an array in C order is one, and its pieces are decoded apart.
+            // One block alone is not a multiple of itself; an array in C order is one, and its pieces are decoded apart.
             if touched > limit.max(self.block_len) {
                 return Err(Error::new(Kind::TooLarge { value: touched, limit }, "bytes of blocks for one read"));
             }

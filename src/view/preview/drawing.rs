@@ -106,7 +106,7 @@ fn cells(
     (account, fetch): (&Account, &dyn Fetch),
 ) -> Result<(Plane, Cells)> {
     let Some(elements) = Elements::of(array, drawing.type_name.as_deref()) else {
-        return Err(usage(format!("elements of the type {} are no numbers", array.descr.trim_matches('\''))));
+        return Err(usage(format!("elements of the type {} are not numbers", array.descr.trim_matches('\''))));
     };
     let side = drawing.size.unwrap_or(SIDE);
     if !(LEAST..=SIDE).contains(&side) {

@@ -135,7 +135,7 @@ fn digits(text: &str) -> Option<u64> {
 
 fn wrong(part: &str, len: u64) -> String {
     format!(
-        "{part} is no index of a dimension of {len} elements, and no span such as 0:{len}",
+        "{part} is not an index of a dimension of {len} elements, nor a span such as 0:{len}",
         part = text::escaped(part)
     )
 }

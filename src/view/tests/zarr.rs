@@ -73,7 +73,7 @@ fn the_chunks_of_an_array_in_c_order_are_its_ranges() {
         (4, &[3 << 19], 1 << 20, &[1 << 19], 2),
         (1, &[5_000_011], 1 << 20, &[1 << 21], 2),
         (4, &[1100, 1024], 1 << 20, &[512, 1024], 2),
-        // Rows that are no part of a piece: one piece more.
+        // Rows that are not part of a piece: one piece more.
         (4, &[1100, 1000], 1 << 20, &[367, 1000], 3),
         (4, &[3, 5, 90_000], 1 << 20, &[1, 5, 90_000], 3),
     ];

@@ -99,7 +99,7 @@ impl DataType {
     }
 
     /// The attribute `_FillValue` as xarray writes it in Zarr, from the number or the text that a container has; `None`
-    /// if it is no element of this type.
+    /// if it is not an element of this type.
     pub(super) fn fill(&self, value: &Value) -> Option<Value> {
         let kind = self.name.as_str()?.trim_end_matches(|c: char| c.is_ascii_digit());
         match kind {

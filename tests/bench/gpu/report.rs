@@ -21,7 +21,7 @@ const COMPARED: usize = 64;
 /// Lines of a log that the report repeats where the step has failed.
 const TAIL: usize = 40;
 
-/// Prints what `fzmfs doctor` finds, and fails if that is no GPU. Whether anything can be mounted does not matter here.
+/// Prints what `fzmfs doctor` finds, and fails if that is not a GPU. Whether anything can be mounted does not matter here.
 pub(crate) fn doctor() -> ExitCode {
     let program = folder().map(|folder| folder.join("fzmfs"));
     let output = program.and_then(|program| Command::new(program).arg("doctor").output());

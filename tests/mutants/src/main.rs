@@ -265,7 +265,7 @@ impl Sites<'_> {
     fn unary(&mut self, unary: &syn::ExprUnary) {
         let operator = self.range(unary.op.span());
         let operand = self.range(unary.expr.span());
-        // `-128_i8` is no operation on 128.
+        // `-128_i8` is not an operation on 128.
         if matches!((&unary.op, &*unary.expr), (UnOp::Neg(_), Expr::Lit(_))) {
             return;
         }

@@ -34,7 +34,7 @@ pub(super) fn tree(words: &[&str]) -> Tree {
         fs::copy(data(file), source.join(name)).unwrap();
     }
     fs::write(source.join("text.txt"), "some text\n").unwrap();
-    fs::write(source.join("broken.fzm"), "this is no container\n").unwrap();
+    fs::write(source.join("broken.fzm"), "this is not a container\n").unwrap();
     let mut command = fzmfs();
     command.arg("mount").arg(&source).arg(&mounted.point).args(words).args(["--log".into(), mounted.log()]);
     let output = run(&mut command);
@@ -104,9 +104,9 @@ fn a_broken_container_is_a_directory_with_the_reason_and_the_stored_file() {
     assert_eq!(names(&tree.path("broken.fzm")), ["broken.fzm", "error.txt"]);
     let why = fs::read_to_string(tree.path("broken.fzm/error.txt")).unwrap();
     assert!(why.contains("unrecognized format"), "{why}");
-    assert_eq!(fs::read(tree.path("broken.fzm/broken.fzm")).unwrap(), b"this is no container\n");
+    assert_eq!(fs::read(tree.path("broken.fzm/broken.fzm")).unwrap(), b"this is not a container\n");
     fs::create_dir(tree.source.join("broken.b2d")).unwrap();
-    fs::write(tree.source.join("broken.b2d/embed.b2e"), "this is no index").unwrap();
+    fs::write(tree.source.join("broken.b2d/embed.b2e"), "this is not an index").unwrap();
     wait_until("it is seen", || tree.path("broken.b2d").exists());
     assert_eq!(names(&tree.path("broken.b2d")), ["error.txt"]);
     let why = fs::read_to_string(tree.path("broken.b2d/error.txt")).unwrap();
@@ -285,7 +285,7 @@ fn a_compressed_file_is_the_file_that_it_was() {
     assert!(fs::read(tree.path("log.txt")).unwrap() == text);
     assert_eq!(fs::metadata(tree.path("log.txt")).unwrap().len(), text.len() as u64);
     assert!(fs::read(tree.path("table.bin")).unwrap() == cat(&tree.source.join("table.bin.zxc"), "data.raw"));
-    // A name that is taken is not hidden: the other file keeps its own. What is no stream is a directory, as is a
+    // A name that is taken is not hidden: the other file keeps its own. What is not a stream is a directory, as is a
     // container in one.
     assert_eq!(fs::read(tree.path("sub/taken.txt")).unwrap(), b"mine");
     assert!(fs::read(tree.path("sub/taken.txt.zst")).unwrap() == text);
@@ -466,7 +466,7 @@ fn commands_take_paths_into_a_directory() {
     fs::create_dir_all(source.join("sub")).unwrap();
     fs::copy(data("blosc2/n05_5d_f4.b2nd"), source.join("sub/n05.b2nd")).unwrap();
     fs::write(source.join("text.txt"), "some text\n").unwrap();
-    fs::write(source.join("broken.fzm"), "this is no container\n").unwrap();
+    fs::write(source.join("broken.fzm"), "this is not a container\n").unwrap();
     symlink("../secret", source.join("out")).unwrap();
     let fzmfs = |line: &str| {
         let output = run(fzmfs().args(line.split(' ')).current_dir(dir.path()));
@@ -500,7 +500,7 @@ fn commands_take_paths_into_a_directory() {
     assert!(found("sub/n05.b2nd/data.raw") == fzmfs("cat source/sub/n05.b2nd data.raw").3);
     assert_eq!(
         (found("text.txt"), found("broken.fzm/broken.fzm")),
-        (b"some text\n".to_vec(), b"this is no container\n".to_vec())
+        (b"some text\n".to_vec(), b"this is not a container\n".to_vec())
     );
     assert_eq!(fzmfs("extract source all").0, Some(1), "nothing is replaced without --force");
     assert_eq!(fzmfs("extract source some sub/n05.b2nd/data.npy text.txt").0, Some(0));

@@ -82,7 +82,7 @@ fn a_broken_container_of_a_directory_is_logged_with_its_path() {
     let place = Mounted::nothing();
     let source = place.dir.path().join("source");
     fs::create_dir(&source).unwrap();
-    fs::write(source.join("broken.fzm"), "this is no container\n").unwrap();
+    fs::write(source.join("broken.fzm"), "this is not a container\n").unwrap();
     let output = run(fzmfs().arg("mount").arg(&source).arg(&place.point).arg("--log").arg(place.log()));
     assert!(output.status.success(), "{output:?}");
     for _ in 0..2 {

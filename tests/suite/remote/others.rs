@@ -20,7 +20,7 @@ const FILES: [&str; 6] = [
     "zxc",
 ];
 
-/// The files in `FILES`, and those in its directories that are no container themselves.
+/// The files in `FILES`, and those in its directories that are not containers themselves.
 fn files() -> Vec<std::path::PathBuf> {
     let mut out = Vec::new();
     for name in FILES {

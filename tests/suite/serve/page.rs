@@ -196,7 +196,7 @@ fn a_viewer_is_served_from_its_folder_alone() {
     for path in ["-/viewer/out.js", "-/viewer/none.js", "-/viewer/..%2fsecret.js", "-/viewer/../secret.js"] {
         assert_eq!(server.get(path).status, 404, "{path}");
     }
-    for (options, why) in [(["--viewer", "/"], "no index.html"), (["--frame", "a;b"], "no origin")] {
+    for (options, why) in [(["--viewer", "/"], "no index.html"), (["--frame", "a;b"], "not an origin")] {
         let out = fzmfs().arg("serve").arg(data(SAMPLE)).args(options).output().unwrap();
         let said = String::from_utf8_lossy(&out.stderr);
         assert!(out.status.code() == Some(2) && said.contains(why), "{options:?}: {said}");

@@ -45,13 +45,13 @@ pub(crate) fn file(container: &dyn Container, path: &str) -> Option<File> {
                 let dir = inside.as_ref().unwrap().dir(number).unwrap();
                 inside.insert(dir).entries().unwrap()
             }
-            other => panic!("{dir} is no directory: {other:?}"),
+            other => panic!("{dir} is not a directory: {other:?}"),
         };
     }
     match find(entries, name)? {
         Node::File(file) => Some(*file),
         Node::LazyFile(file) => Some(made(&*inside.unwrap(), file)),
-        other => panic!("{name} is no file: {other:?}"),
+        other => panic!("{name} is not a file: {other:?}"),
     }
 }
 

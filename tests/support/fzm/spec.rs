@@ -126,7 +126,7 @@ impl Params {
     /// The element type `key`, or `default`.
     ///
     /// # Errors
-    /// For a word that is no type.
+    /// For a word that is not a type.
     pub fn dtype(&mut self, key: &str, default: Dtype) -> Result<Dtype> {
         self.text(key).map_or(Ok(default), |v| Dtype::parse(&v))
     }

@@ -161,7 +161,7 @@ impl Batches {
     /// Passes the documents of the values with the numbers in `runs`, which ascend, to `each`.
     ///
     /// # Errors
-    /// Fails if they are no documents, or fewer; those of `each`.
+    /// Fails if they are not documents, or fewer; those of `each`.
     pub(super) fn each(&self, runs: &[Range<u64>], each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let left = match self.form {
             ChunkForm::Lists => 0,

@@ -138,7 +138,7 @@ impl TableFiles {
     }
 }
 
-/// Why a column of this kind is no array.
+/// Why a column of this kind is not an array.
 fn why_no_array(kind: &ColumnKind) -> &'static str {
     match kind {
         ColumnKind::Utf8 | ColumnKind::Text | ColumnKind::Dictionary { .. } => {

@@ -62,7 +62,7 @@ impl Missing {
     /// `value` as text.
     ///
     /// # Errors
-    /// Fails if it is no text.
+    /// Fails if it is not text.
     pub(super) fn text(value: &Value) -> Result<Self> {
         match value {
             Value::String(text) => Ok(Self::Bytes(text.as_bytes().to_vec())),
@@ -110,7 +110,7 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     for part in text.trim_end_matches('=').as_bytes().chunks(4) {
         let bits = part.iter().try_fold(0_u32, |bits, &c| Some(bits << 6 | digit(c)?))?;
-        // One digit alone is no byte.
+        // One digit alone is not a byte.
         let missing = 4_usize.checked_sub(part.len()).filter(|&missing| missing < 3)?;
         let shifted = bits.checked_shl(u32::try_from(missing.saturating_mul(6)).ok()?)?;
         let [_, a, b, c] = shifted.to_be_bytes();

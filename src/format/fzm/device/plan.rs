@@ -23,7 +23,7 @@ pub struct Plan(PlanNode);
 
 impl Plan {
     /// The plan for `stream` in `order`; `None` if it has no bricks, or a stage between it and the stored bytes has no
-    /// kernel: once the CPU decodes that stage, the rest is no work.
+    /// kernel: once the CPU decodes that stage, the rest costs nothing.
     pub fn of(stream: &Arc<dyn ByteStream>, order: Order, fusing: Fusing) -> Option<Self> {
         let derivation = derivation(stream)?;
         let node = match order {

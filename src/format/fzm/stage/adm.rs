@@ -114,7 +114,7 @@ impl AdmPlaces {
             return Err(Error::new(Kind::Truncated { need: signals, have: len }, "adm codes"));
         };
         if !bytes.is_multiple_of(LANES) || count == 0 && len > 0 {
-            return Err(Error::corrupt(format!("{bytes} bytes are no stripes for {count} elements"), "adm signals"));
+            return Err(Error::corrupt(format!("{bytes} bytes are not stripes for {count} elements"), "adm signals"));
         }
         Ok(Self { count, centers, codes, signals, stripes: bytes / LANES })
     }
@@ -341,7 +341,7 @@ mod tests {
         let e = inverse_error(19, &config(0, 1 << 60), &[stored]);
         assert!(e.ends_with("left (adm codes)"), "{e}");
         let e = inverse_error(19, &config(0, 1000), &[&stored[..stored.len() - 1]]);
-        assert!(e.ends_with("bytes are no stripes for 1000 elements (adm signals)"), "{e}");
+        assert!(e.ends_with("bytes are not stripes for 1000 elements (adm signals)"), "{e}");
         assert!(parse_error(19, &config(2, 1)).starts_with("element width 2 is unknown ("));
     }
 }

@@ -61,7 +61,7 @@ impl GInterp {
             return Err(format!("there is no ({}, {})", input.name(), code.name()));
         }
         if dims.contains(&0) || dims[1] < 2 {
-            return Err(format!("{dims:?} is no array of two or three dimensions"));
+            return Err(format!("{dims:?} is not an array of two or three dimensions"));
         }
         Ok(stage)
     }

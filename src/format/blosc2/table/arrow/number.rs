@@ -12,7 +12,7 @@ impl Number {
     /// The bytes of a number of `width` bytes, lowest first, and others.
     ///
     /// # Errors
-    /// Fails if `head` is no number, or one that does not fit.
+    /// Fails if `head` is not a number, or one that does not fit.
     pub(super) fn to_bytes(self, head: Head<'_>, width: usize) -> Result<[u8; 16]> {
         let mut bytes = [0; 16];
         let integer = match head {

@@ -68,7 +68,7 @@ impl GInterp {
             return Err(config.unknown("ndim", format!("{rank} dimensions")));
         }
         if dims.contains(&0) || dims[1] < 2 || (rank == 2) != (dims[0] == 1) {
-            return Err(config.corrupt("ndim", format!("{} is no array of {rank} dimensions", text::shape(&dims))));
+            return Err(config.corrupt("ndim", format!("{} is not an array of {rank} dimensions", text::shape(&dims))));
         }
         for (axis, (dim, name)) in dims.into_iter().zip(["anchor_z", "anchor_y", "anchor_x"]).enumerate() {
             let want = if axis == 0 && rank == 2 { 1 } else { dim.div_ceil(TILE) };

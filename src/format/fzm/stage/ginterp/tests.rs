@@ -79,8 +79,8 @@ fn contradictions_are_refused() {
     };
     assert!(with(12, 659).starts_with("659 codes for 1x20x33 elements (num_codes"), "{}", with(12, 659));
     assert!(with(8, 1 << 31).starts_with("2147483648 is not below 2^31"), "{}", with(8, 1 << 31));
-    assert!(with(28, 1).starts_with("1x1x33 is no array of 2 dimensions"), "{}", with(28, 1));
-    assert!(with(32, 0).starts_with("0x20x33 is no array of 2 dimensions"), "{}", with(32, 0));
+    assert!(with(28, 1).starts_with("1x1x33 is not an array of 2 dimensions"), "{}", with(28, 1));
+    assert!(with(32, 0).starts_with("0x20x33 is not an array of 2 dimensions"), "{}", with(32, 0));
     assert!(with(36, 4).starts_with("4 anchors for 33 elements"), "{}", with(36, 4));
     let e = with(16, 1 << 20);
     assert!(e.starts_with("needs 4194304 bytes, ") && e.ends_with("left (outlier_vals)"), "{e}");

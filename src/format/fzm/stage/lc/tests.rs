@@ -243,7 +243,7 @@ fn tupl(block: u32, word: u8, dim: u8) -> Vec<u8> {
 #[test]
 fn tuples_are_made_of_fields() {
     let stored: Vec<u8> = (0..24).collect();
-    // Blocks of 10: two tuples of four, and two bytes as they are; the last four bytes are no block.
+    // Blocks of 10: two tuples of four, and two bytes as they are; the last four bytes are not a block.
     let want = [0, 2, 4, 6, 1, 3, 5, 7, 8, 9, 10, 12, 14, 16, 11, 13, 15, 17, 18, 19, 20, 21, 22, 23];
     assert_eq!(inverse(31, &tupl(10, 1, 4), &[&stored]).unwrap(), want);
     assert_eq!(inverse(31, &tupl(10, 1, 2), &[&stored]).unwrap()[..10], [0, 5, 1, 6, 2, 7, 3, 8, 4, 9]);

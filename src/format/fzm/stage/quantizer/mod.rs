@@ -73,7 +73,7 @@ enum Precision {
     Single,
 }
 
-/// Radii in place, from which the library's codes are no zigzag codes.
+/// Radii in place, from which the library's codes are not zigzag codes.
 const LARGEST_IN_PLACE: u32 = 1 << 30;
 
 /// A stage.
@@ -118,7 +118,7 @@ impl Quantizer {
             (
                 "power_of_two_bound",
                 config.flag("power_of_two_bound") && relative,
-                "a relative bound is no power of two",
+                "a relative bound is not a power of two",
             ),
             ("verify_reconstruction", config.flag("verify_reconstruction") && !in_place, "only in-place codes have it"),
         ] {

@@ -109,7 +109,7 @@ fn modes_that_exclude_each_other_are_refused() {
         (33, 0, 0, 1, "linear_mode, at byte 0x121", "linear codes are absolute, and have no outliers"),
         (34, 0, 1, 1, "dither, at byte 0x122", "values of linear or in-place codes have no dither"),
         (35, 0, 0, 0, "linear_high_precision, at byte 0x123", "only linear codes have it"),
-        (36, 1, 0, 0, "power_of_two_bound, at byte 0x124", "a relative bound is no power of two"),
+        (36, 1, 0, 0, "power_of_two_bound, at byte 0x124", "a relative bound is not a power of two"),
         (37, 0, 0, 0, "verify_reconstruction, at byte 0x125", "only in-place codes have it"),
     ] {
         let e = parse_error(14, &with(config(72, [8, 2], mode, zigzag, in_place), at, 1));

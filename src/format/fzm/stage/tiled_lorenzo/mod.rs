@@ -101,7 +101,7 @@ impl TiledLorenzo {
         if nx == 0 {
             // Only the number of tiles is known.
             if !n.is_multiple_of(tile) {
-                return Err(Error::corrupt(format!("{n} elements are no whole tiles of {tile}"), "dim_x"));
+                return Err(Error::corrupt(format!("{n} elements are not whole tiles of {tile}"), "dim_x"));
             }
             return Ok(Shape { dims: [1, 1, n], tile: self.tile });
         }

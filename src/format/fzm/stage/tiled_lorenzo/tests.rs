@@ -91,7 +91,7 @@ fn dimensions_and_tiles_that_do_not_fit_are_refused() {
     let e = error(2, [8, 8, 1], [9, 1, 0], 255);
     assert_eq!(e, "9 x 1 x 1 elements in tiles are 128, but the stream has 127 (dim_x)");
     assert!(error(3, [1, 1, 1], [u32::MAX; 3], 255).contains("18446744073709551615"));
-    assert_eq!(error(1, [0; 3], [0; 3], 130), "65 elements are no whole tiles of 64 (dim_x)");
+    assert_eq!(error(1, [0; 3], [0; 3], 130), "65 elements are not whole tiles of 64 (dim_x)");
     let parse = |rank, tile, dim| parse_error(25, &config(5, rank, tile, dim));
     assert!(parse(2, [8, 8, 1], [9, 0, 0]).contains("no elements along a dimension"));
     assert!(parse(3, [8, 8, 1], [9, 1, 0]).contains("no elements along a dimension"));
