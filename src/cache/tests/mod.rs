@@ -3,6 +3,7 @@
 mod in_flight;
 mod prefetch;
 mod queues;
+mod store;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;

@@ -54,6 +54,16 @@ fn the_ring_leaves_before_other_pieces_only_beyond_its_share() {
 }
 
 #[test]
+fn reuse_enlarges_the_ring_to_three_quarters_of_the_budget() {
+    let (mut queues, now, budget) = (Queues::new(), Instant::now(), 64 << 20);
+    (0..60).for_each(|piece| insert(&mut queues, piece, MIB, (false, ReadOrder::Sequential), now));
+    // The wanted size grows by two pieces each time.
+    (0..60).for_each(|_| assert!(queues.find((1, 0)).is_some()));
+    let evicted = std::iter::from_fn(|| evicted(&queues.trim(budget, 0, now)));
+    assert_eq!(evicted.map(|(_, piece)| piece).collect::<Vec<_>>(), Vec::from_iter(0..12));
+}
+
+#[test]
 fn of_evicted_pieces_a_number_is_remembered_and_a_budget_of_bytes() {
     let (mut queues, now) = (Queues::new(), Instant::now());
     let most = GHOSTS.get() as u64;
