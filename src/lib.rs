@@ -93,7 +93,7 @@
 //! - **chunk**: a part of a container that is compressed separately (a Blosc2 chunk, a Zstandard frame); each is a file
 //!   in `chunks/`. A piece is one or several chunks, or a part of one.
 //! - **block**: the part of a chunk or stream that a codec decodes independently (blocks of Blosc2, ZXC, Zstandard,
-//!   Bitshuffle). A directory's inode numbers also form a block: consecutive numbers.
+//!   Bitshuffle).
 //! - **unit**: the smallest number of bytes that a chain of FZM stages decodes independently: a common multiple of the
 //!   blocks of its stages.
 //! - **window**: a range of bytes that is requested and produced independently: of the output of an FZM stage, of an

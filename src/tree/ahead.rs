@@ -44,11 +44,11 @@ impl Tree {
     /// # Errors
     /// Fails if structure is broken; the request for it gets the same error.
     pub fn prepare(&self, dir: &OpenDir, index: u64) -> Result<Option<u64>> {
-        let block = &dir.0;
-        let Some(index) = block.children.next(index)? else { return Ok(None) };
-        match block.children.kind(index) {
-            Kind::Dir => self.prepare_dir(block, index)?,
-            Kind::File | Kind::Link => self.prepare_attr(block, index),
+        let range = &dir.0;
+        let Some(index) = range.children.next(index)? else { return Ok(None) };
+        match range.children.kind(index) {
+            Kind::Dir => self.prepare_dir(range, index)?,
+            Kind::File | Kind::Link => self.prepare_attr(range, index),
         }
         Ok(Some(index + 1))
     }
@@ -64,15 +64,15 @@ impl Tree {
         index: u64,
         fetch: &dyn Fetch,
     ) -> Result<(Option<u64>, Option<Arc<OpenFile>>)> {
-        let block = &dir.0;
-        let Some(index) = block.children.next(index)? else { return Ok((None, None)) };
-        if block.children.kind(index) != Kind::File {
+        let range = &dir.0;
+        let Some(index) = range.children.next(index)? else { return Ok((None, None)) };
+        if range.children.kind(index) != Kind::File {
             return Ok((self.prepare(dir, index)?, None));
         }
-        let file = self.file(block.first.child(index))?;
+        let file = self.file(range.first.child(index))?;
         let len = view::known_len(&file.file.content);
         if let Some(size) = len {
-            self.keep_size(block, index, size, file.file.stored);
+            self.keep_size(range, index, size, file.file.stored);
         }
         if len.is_none_or(|len| len > SHORT) || !matches!(file.effort()?, Effort::Structure) {
             return Ok((Some(index + 1), None));
@@ -81,30 +81,30 @@ impl Tree {
         Ok((Some(index + 1), Some(file)))
     }
 
-    fn prepare_attr(&self, block: &Arc<InodeRange>, index: u64) {
-        let dir = OpenDir(Arc::clone(block));
-        self.entry_attr(&dir, block.first.child(index));
+    fn prepare_attr(&self, range: &Arc<InodeRange>, index: u64) {
+        let dir = OpenDir(Arc::clone(range));
+        self.entry_attr(&dir, range.first.child(index));
     }
 
     /// Lists child `index` and the directories below it, if they are small, and prepares their entries.
-    fn prepare_dir(&self, block: &Arc<InodeRange>, index: u64) -> Result<()> {
-        let mut dirs: Vec<(Arc<InodeRange>, u64)> = vec![(Arc::clone(block), index)];
+    fn prepare_dir(&self, range: &Arc<InodeRange>, index: u64) -> Result<()> {
+        let mut dirs: Vec<(Arc<InodeRange>, u64)> = vec![(Arc::clone(range), index)];
         let mut listed = 0;
-        while let Some((block, index)) = dirs.get(listed).cloned() {
+        while let Some((range, index)) = dirs.get(listed).cloned() {
             listed += 1;
-            let Children::Listed(listing) = &block.children else { continue };
+            let Children::Listed(listing) = &range.children else { continue };
             if !listing.is_small_dir(index) {
                 continue;
             }
-            let block = self.block(block.first.child(index))?;
-            if !matches!(block.children, Children::Listed(_)) {
+            let range = self.inode_range(range.first.child(index))?;
+            if !matches!(range.children, Children::Listed(_)) {
                 continue;
             }
-            for index in 0..block.children.len() {
-                match block.children.kind(index) {
-                    Kind::Dir if dirs.len() < DIRS => dirs.push((Arc::clone(&block), index)),
+            for index in 0..range.children.len() {
+                match range.children.kind(index) {
+                    Kind::Dir if dirs.len() < DIRS => dirs.push((Arc::clone(&range), index)),
                     Kind::Dir => {}
-                    Kind::File | Kind::Link => self.prepare_attr(&block, index),
+                    Kind::File | Kind::Link => self.prepare_attr(&range, index),
                 }
             }
         }

@@ -26,9 +26,9 @@ pub(super) enum Inode {
 
 impl Tree {
     /// The children of the directory `ino`.
-    pub(super) fn block(&self, ino: Ino) -> Result<Arc<InodeRange>> {
-        if let Some(block) = self.kept().get(ino) {
-            return Ok(block);
+    pub(super) fn inode_range(&self, ino: Ino) -> Result<Arc<InodeRange>> {
+        if let Some(range) = self.kept().get(ino) {
+            return Ok(range);
         }
         self.populate(ino, &self.inode(ino)?)
     }
@@ -38,17 +38,17 @@ impl Tree {
     /// # Errors
     /// `ENOTDIR` if it is not a directory; otherwise the reason why it cannot be listed.
     pub(super) fn populate(&self, ino: Ino, dir: &Inode) -> Result<Arc<InodeRange>> {
-        if let Some(block) = self.kept().get(ino) {
-            return Ok(block);
+        if let Some(range) = self.kept().get(ino) {
+            return Ok(range);
         }
         // One thread lists; the others wait for it.
         let mutex = Arc::clone(self.being_listed().entry(ino).or_default());
         let only = mutex.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = self.kept().get(ino);
-        let block = kept.map_or_else(|| self.list(ino, dir), Ok);
+        let range = kept.map_or_else(|| self.list(ino, dir), Ok);
         self.being_listed().remove(&ino);
         drop(only);
-        block
+        range
     }
 
     /// Lists `dir` and keeps the listing.
@@ -68,12 +68,12 @@ impl Tree {
             },
         };
         drop(ranges);
-        let (block, evicted) = self.kept().put(InodeRange { dir: ino, first, children, again });
+        let (range, evicted) = self.kept().put(InodeRange { dir: ino, first, children, again });
         drop(evicted);
         if let Inode::Dir(dir) = dir {
             dir.is_listed();
         }
-        Ok(block)
+        Ok(range)
     }
 
     fn being_listed(&self) -> MutexGuard<'_, HashMap<Ino, Arc<Mutex<()>>>> {
@@ -87,7 +87,7 @@ impl Tree {
         }
         let (dir, index) = self.place(ino).ok_or_else(missing)?;
         // Above a directory there are few: names make at most 256 of them.
-        child(self.block(dir)?, index)
+        child(self.inode_range(dir)?, index)
     }
 
     /// Like [`Tree::inode`], only from memory.
@@ -110,23 +110,23 @@ impl Tree {
 }
 
 /// Child `index` of a directory.
-pub(super) fn child(block: Arc<InodeRange>, index: u64) -> Result<Inode> {
-    let listing = match &block.children {
+pub(super) fn child(range: Arc<InodeRange>, index: u64) -> Result<Inode> {
+    let listing = match &range.children {
         Children::Listed(listing) => listing,
         Children::Numbered(level) => {
             return Ok(match level.below(index) {
                 // The depth only matters for names with `/`.
                 Some(level) => Inode::Dir(Arc::new(TreeDir::new(DirSource::Numbered(level), 0))),
-                None => Inode::Child(block, index),
+                None => Inode::Child(range, index),
             });
         }
-        Children::IndexedDir(_) => return Ok(Inode::Child(block, index)),
+        Children::IndexedDir(_) => return Ok(Inode::Child(range, index)),
     };
     let depth = listing.depth + 1;
     Ok(match listing.dir(index)? {
-        None => Inode::Child(block, index),
+        None => Inode::Child(range, index),
         Some(SubDir::Kept(dir)) => Inode::Dir(dir),
         Some(SubDir::Lazy(dir)) => Inode::Dir(Arc::new(TreeDir::new(DirSource::Entries(dir), depth))),
-        Some(SubDir::Group(first)) => Inode::Items(Items { parent: block, first }),
+        Some(SubDir::Group(first)) => Inode::Items(Items { parent: range, first }),
     })
 }

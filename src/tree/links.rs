@@ -18,7 +18,7 @@ impl Tree {
     /// `EINVAL` if `ino` is not a link; `EACCES` if it would lead out of its container.
     pub fn link(&self, ino: Ino) -> Result<String> {
         let link = match self.inode(ino)? {
-            Inode::Child(block, index) => block.children.link(index).map(|to| to.map(Cow::into_owned)),
+            Inode::Child(range, index) => range.children.link(index).map(|to| to.map(Cow::into_owned)),
             Inode::Dir(_) | Inode::Items(_) => None,
         };
         link.ok_or_else(|| system(libc::EINVAL, "link"))?
@@ -35,8 +35,8 @@ impl Tree {
 
     fn follow_within(&self, ino: Ino, left: &mut u32) -> Result<Ino> {
         let (dir, to) = match self.inode(ino)? {
-            Inode::Child(block, index) => match block.children.link(index) {
-                Some(to) => (block.dir, to?.into_owned()),
+            Inode::Child(range, index) => match range.children.link(index) {
+                Some(to) => (range.dir, to?.into_owned()),
                 None => return Ok(ino),
             },
             Inode::Dir(_) | Inode::Items(_) => return Ok(ino),

@@ -211,18 +211,18 @@ impl Tree {
     /// # Errors
     /// Fails if `dir` cannot be listed or is not a directory.
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<Ino>> {
-        let block = self.block(dir)?;
-        Ok(block.children.find(name)?.map(|index| block.first.child(index)))
+        let range = self.inode_range(dir)?;
+        Ok(range.children.find(name)?.map(|index| range.first.child(index)))
     }
 
     /// Like [`Tree::lookup`], from memory only; `None` unless the directory was listed before and its names are in
     /// memory. In a directory of numbered files, finds only those whose attributes are in memory.
     pub fn known_child(&self, dir: Ino, name: &[u8]) -> Option<Result<Option<Ino>>> {
-        let block = self.kept().get(dir)?;
-        match block.children.numbered(name) {
-            Some(index) => Some(block.first.child(index)).filter(|&ino| self.has_size(ino)).map(|ino| Ok(Some(ino))),
-            None if !block.children.are_kept() => None,
-            None => Some(block.children.find(name).map(|found| found.map(|index| block.first.child(index)))),
+        let range = self.kept().get(dir)?;
+        match range.children.numbered(name) {
+            Some(index) => Some(range.first.child(index)).filter(|&ino| self.has_size(ino)).map(|ino| Ok(Some(ino))),
+            None if !range.children.are_kept() => None,
+            None => Some(range.children.find(name).map(|found| found.map(|index| range.first.child(index)))),
         }
     }
 
@@ -237,7 +237,7 @@ impl Tree {
     }
 
     fn known_listing(&self, dir: Ino) -> Option<Arc<InodeRange>> {
-        self.kept().get(dir).filter(|block| block.children.are_kept())
+        self.kept().get(dir).filter(|range| range.children.are_kept())
     }
 
     /// The first entry of `dir` at or after position `index`; positions start at 0. The result contains the position of
@@ -254,7 +254,7 @@ impl Tree {
     /// # Errors
     /// As [`Tree::lookup`].
     pub fn open_dir(&self, dir: Ino) -> Result<OpenDir> {
-        self.block(dir).map(OpenDir)
+        self.inode_range(dir).map(OpenDir)
     }
 
     /// The names of the entries of `dir` by position, if they are in memory.
@@ -262,8 +262,8 @@ impl Tree {
     /// # Errors
     /// As [`Tree::lookup`].
     pub fn names(&self, dir: Ino) -> Result<Option<EntryNames>> {
-        let block = self.block(dir)?;
-        Ok(matches!(block.children, Children::Listed(_)).then_some(EntryNames(block)))
+        let range = self.inode_range(dir)?;
+        Ok(matches!(range.children, Children::Listed(_)).then_some(EntryNames(range)))
     }
 
     /// The number of entries of `dir`, if their names are their positions in decimal.
@@ -271,7 +271,7 @@ impl Tree {
     /// # Errors
     /// As [`Tree::lookup`].
     pub fn count_numbered(&self, dir: Ino) -> Result<Option<u64>> {
-        match &self.block(dir)?.children {
+        match &self.inode_range(dir)?.children {
             Children::Numbered(level) => Ok(Some(level.len())),
             Children::Listed(_) | Children::IndexedDir(_) => Ok(None),
         }
@@ -282,7 +282,7 @@ impl Tree {
     /// # Errors
     /// As [`Tree::lookup`].
     pub fn is_dir_at(&self, dir: Ino, position: u64) -> Result<bool> {
-        Ok(self.block(dir)?.children.kind(position) == Kind::Dir)
+        Ok(self.inode_range(dir)?.children.kind(position) == Kind::Dir)
     }
 
     /// All entries of `dir`, in container order.
@@ -340,8 +340,8 @@ impl Tree {
             return Ok(file);
         }
         drop(open);
-        let Inode::Child(block, index) = self.inode(ino)? else { return Err(system(libc::EISDIR, "directory")) };
-        let Some(file) = block.children.file(index)? else { return Err(missing()) };
+        let Inode::Child(range, index) = self.inode(ino)? else { return Err(system(libc::EISDIR, "directory")) };
+        let Some(file) = range.children.file(index)? else { return Err(missing()) };
         let file = Arc::new(OpenFile::new(ino, file));
         open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         // If another thread was faster, share its file: its view may exist already.
@@ -361,7 +361,7 @@ impl Tree {
     /// [`Cause::NotFound`] if there is no such inode.
     pub fn kind(&self, ino: Ino) -> Result<Kind> {
         Ok(match self.inode(ino)? {
-            Inode::Child(block, index) => block.children.kind(index),
+            Inode::Child(range, index) => range.children.kind(index),
             Inode::Dir(_) | Inode::Items(_) => Kind::Dir,
         })
     }

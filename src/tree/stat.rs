@@ -21,8 +21,8 @@ fn nlink(subdirs: u32) -> u32 {
 }
 
 /// `attr` of child `index`, with what the container records of it.
-fn recorded(attr: Attr, block: &InodeRange, index: u64) -> Attr {
-    match block.children.metadata(index) {
+fn recorded(attr: Attr, range: &InodeRange, index: u64) -> Attr {
+    match range.children.metadata(index) {
         Some(Metadata { mode, mtime }) => {
             Attr { mode: mode.map(|mode| mode & 0o555), mtime: mtime.unwrap_or(attr.mtime), ..attr }
         }
@@ -40,8 +40,8 @@ impl Tree {
             (Some(attr), _) => Ok(attr),
             (None, stored) => {
                 let size = view::len(&self.file(ino)?.file.content, fetch)?;
-                if let Inode::Child(block, index) = self.inode(ino)? {
-                    self.keep_size(&block, index, size, stored);
+                if let Inode::Child(range, index) = self.inode(ino)? {
+                    self.keep_size(&range, index, size, stored);
                 }
                 Ok(self.file_attr(ino, size, stored))
             }
@@ -64,35 +64,35 @@ impl Tree {
                 let nlink = self.known_nlink(ino, &dir)?;
                 let attr = self.dir_attr(ino, nlink);
                 let Some((above, index)) = self.place(ino) else { return Some(attr) };
-                let block = self.kept().get(above)?;
-                Some(recorded(attr, &block, index))
+                let range = self.kept().get(above)?;
+                Some(recorded(attr, &range, index))
             }
-            Inode::Child(block, index) => {
-                if let Some(to) = block.children.link(index) {
-                    return Some(recorded(self.link_attr(ino, to), &block, index));
+            Inode::Child(range, index) => {
+                if let Some(to) = range.children.link(index) {
+                    return Some(recorded(self.link_attr(ino, to), &range, index));
                 }
-                let (size, stored) = block.children.kept_size(index).or_else(|| self.kept_size(ino))?;
-                Some(recorded(self.file_attr(ino, size, stored), &block, index))
+                let (size, stored) = range.children.kept_size(index).or_else(|| self.kept_size(ino))?;
+                Some(recorded(self.file_attr(ino, size, stored), &range, index))
             }
         }
     }
 
     /// The known attributes of an entry of the directory `open`; only from memory.
     pub fn known_entry_attr(&self, open: &OpenDir, ino: Ino) -> Option<KnownAttr> {
-        let block = &*open.0;
-        let index = ino.0.checked_sub(block.first.0)?;
-        let attr = match block.children.kind(index) {
-            Kind::Link => self.link_attr(ino, block.children.link(index)?),
+        let range = &*open.0;
+        let index = ino.0.checked_sub(range.first.0)?;
+        let attr = match range.children.kind(index) {
+            Kind::Link => self.link_attr(ino, range.children.link(index)?),
             Kind::Dir => {
                 let nlink = self.known_nlink(ino, &child(Arc::clone(&open.0), index).ok()?)?;
                 self.dir_attr(ino, nlink)
             }
-            Kind::File => match block.children.kept_size(index).or_else(|| self.kept_size(ino)) {
+            Kind::File => match range.children.kept_size(index).or_else(|| self.kept_size(ino)) {
                 Some((size, stored)) => self.file_attr(ino, size, stored),
-                None => return block.children.needs_decoding(index).then_some(KnownAttr::NoSize),
+                None => return range.children.needs_decoding(index).then_some(KnownAttr::NoSize),
             },
         };
-        Some(KnownAttr::All(recorded(attr, block, index)))
+        Some(KnownAttr::All(recorded(attr, range, index)))
     }
 
     /// As [`Tree::known_entry_attr`]; lists a subdirectory or reads structure if necessary.
@@ -109,7 +109,7 @@ impl Tree {
         let attrs = match self.inode(ino)? {
             Inode::Dir(dir) => dir.attrs(),
             Inode::Items(_) => Vec::default(),
-            Inode::Child(block, index) => match block.children.file(index)? {
+            Inode::Child(range, index) => match range.children.file(index)? {
                 Some(file) => {
                     let verified = file.content.verified()?.unwrap_or(Verified::No);
                     attr::known(file).into_iter().chain([("verified", verified.word().into())]).collect()
@@ -124,29 +124,29 @@ impl Tree {
 
     /// The attributes if they are known without decoding, and the bytes that a file occupies in the container.
     fn attr_or_stored(&self, ino: Ino) -> Result<(Option<Attr>, u64)> {
-        let (block, index) = match self.inode(ino)? {
+        let (range, index) = match self.inode(ino)? {
             dir @ (Inode::Dir(_) | Inode::Items(_)) => {
                 let nlink = self.known_nlink(ino, &dir).unwrap_or_else(|| {
                     // A directory that cannot be listed still has a name and attributes.
-                    nlink(self.populate(ino, &dir).map_or(0, |block| block.children.subdirs()))
+                    nlink(self.populate(ino, &dir).map_or(0, |range| range.children.subdirs()))
                 });
                 let attr = self.dir_attr(ino, nlink);
                 let Some((above, index)) = self.place(ino) else { return Ok((Some(attr), 0)) };
-                return Ok((Some(recorded(attr, &*self.block(above)?, index)), 0));
+                return Ok((Some(recorded(attr, &*self.inode_range(above)?, index)), 0));
             }
-            Inode::Child(block, index) => (block, index),
+            Inode::Child(range, index) => (range, index),
         };
-        if let Some(to) = block.children.link(index) {
-            return Ok((Some(recorded(self.link_attr(ino, to), &block, index)), 0));
+        if let Some(to) = range.children.link(index) {
+            return Ok((Some(recorded(self.link_attr(ino, to), &range, index)), 0));
         }
-        if let Some((size, stored)) = block.children.kept_size(index).or_else(|| self.kept_size(ino)) {
-            return Ok((Some(recorded(self.file_attr(ino, size, stored), &block, index)), stored));
+        if let Some((size, stored)) = range.children.kept_size(index).or_else(|| self.kept_size(ino)) {
+            return Ok((Some(recorded(self.file_attr(ino, size, stored), &range, index)), stored));
         }
-        let (size, stored) = block.children.known_size(index)?.ok_or_else(missing)?;
+        let (size, stored) = range.children.known_size(index)?.ok_or_else(missing)?;
         if let Some(size) = size {
-            self.keep_size(&block, index, size, stored);
+            self.keep_size(&range, index, size, stored);
         }
-        Ok((size.map(|size| recorded(self.file_attr(ino, size, stored), &block, index)), stored))
+        Ok((size.map(|size| recorded(self.file_attr(ino, size, stored), &range, index)), stored))
     }
 
     fn file_attr(&self, ino: Ino, size: u64, stored: u64) -> Attr {
@@ -165,7 +165,7 @@ impl Tree {
     /// The number of links of the directory `dir`, with inode number `ino`; only from memory.
     fn known_nlink(&self, ino: Ino, dir: &Inode) -> Option<u32> {
         let subdirs = if let Inode::Dir(dir) = dir { dir.subdirs() } else { Subdirs::Listed };
-        let listed = || self.kept().get(ino).map(|block| nlink(block.children.subdirs()));
+        let listed = || self.kept().get(ino).map(|range| nlink(range.children.subdirs()));
         match subdirs {
             Subdirs::Known(subdirs) => Some(nlink(subdirs)),
             Subdirs::Listed => listed(),
@@ -183,13 +183,13 @@ impl Tree {
     }
 
     /// Keeps the size of child `index`, which is known now.
-    pub(super) fn keep_size(&self, block: &InodeRange, index: u64, size: u64, stored: u64) {
-        let kept = match &block.children {
-            Children::Listed(listing) if listing.keep_size(index, size) => !block.again,
+    pub(super) fn keep_size(&self, range: &InodeRange, index: u64, size: u64, stored: u64) {
+        let kept = match &range.children {
+            Children::Listed(listing) if listing.keep_size(index, size) => !range.again,
             children => children.kept_size(index).is_some(),
         };
         if !kept {
-            self.sizes.put(block.first.child(index), (size, stored));
+            self.sizes.put(range.first.child(index), (size, stored));
         }
     }
 }

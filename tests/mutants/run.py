@@ -37,6 +37,9 @@ def build(copy, mutants, listed, tool, targets):
         messages, failed = cargo(copy, "check", "--lib", "--profile", "test")
         if not failed:
             messages, failed = cargo(copy, "test", "--no-run", *targets)
+            # Tests of mounts start it.
+            if not failed and "--bins" in targets:
+                _, failed = cargo(copy, "build", "--example", "made")
             if failed:
                 sys.exit(failed)
             return placed, [m for m in messages if m["reason"] == "compiler-artifact" and m["executable"]]
