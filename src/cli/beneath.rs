@@ -116,19 +116,20 @@ impl<'a> Slot<'a> {
         platform::statat(&self.dir, &*self.name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// Creates a symbolic link to `target`; `force` replaces an existing entry.
+    /// Creates a symbolic link to `target`, which was modified at `time`, in seconds and nanoseconds; `force` replaces an existing entry.
     ///
     /// # Errors
-    /// From symlinkat(2): `EEXIST` if the name is taken.
-    pub(super) fn link(&self, target: &str, force: bool) -> io::Result<()> {
+    /// From symlinkat(2): `EEXIST` if the name is taken; from utimensat(2).
+    pub(super) fn link(&self, target: &str, time: Option<(i64, i64)>, force: bool) -> io::Result<()> {
         let make = || platform::symlinkat(target, &self.dir, &*self.name).map_err(io::Error::from);
         match make() {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && force => {
                 platform::unlinkat(&self.dir, &*self.name, AtFlags::empty())?;
-                make()
+                make()?;
             }
-            other => other,
+            made => made?,
         }
+        time.map_or(Ok(()), |time| platform::date_link(&self.dir, &self.name, time))
     }
 
     /// Creates the file under its temporary name.
@@ -184,6 +185,7 @@ mod tests {
     use super::*;
     use crate::platform::testing::symlink;
     use std::io::Write;
+    use std::time::Duration;
 
     #[test]
     fn a_file_gets_its_name_when_it_is_complete() {
@@ -225,7 +227,9 @@ mod tests {
         symlink(outside.join("victim"), inside.join("file")).unwrap();
         let slot = beneath.slot("file").unwrap();
         assert!(slot.begin().unwrap().finish(false).is_err());
-        slot.link("target", true).unwrap();
+        slot.link("target", Some((-1, 500_000_000)), true).unwrap();
+        let modified = fs::symlink_metadata(inside.join("file")).unwrap().modified().unwrap();
+        assert_eq!(modified, SystemTime::UNIX_EPOCH - Duration::from_millis(500));
         slot.begin().unwrap().finish(true).unwrap();
         assert!(!inside.join("file").is_symlink());
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);

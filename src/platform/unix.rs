@@ -14,6 +14,8 @@ use std::{mem, ptr};
 use memmap2::{MmapRaw, UncheckedAdvice};
 use rustix::process::{Resource, geteuid, getrlimit, setrlimit};
 
+use rustix::fs::{Timespec, Timestamps, UTIME_OMIT, utimensat};
+
 pub use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat, fcntl_setfl, fstat, fstatvfs, linkat, mkdirat,
     openat, readlinkat, renameat, renameat_with, statat, symlinkat, unlinkat,
@@ -192,6 +194,16 @@ pub fn end_with_the_reader() -> ! {
     unsafe { libc::raise(libc::SIGPIPE) };
     // Blocked by the parent.
     std::process::exit(128 + libc::SIGPIPE)
+}
+
+/// Sets the time of modification of the symbolic link `name` in `dir`, in seconds and nanoseconds.
+///
+/// # Errors
+/// From utimensat(2).
+pub fn date_link(dir: impl AsFd, name: &str, (tv_sec, tv_nsec): (i64, i64)) -> io::Result<()> {
+    let (omitted, modified) = (Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, Timespec { tv_sec, tv_nsec });
+    let times = Timestamps { last_access: omitted, last_modification: modified };
+    Ok(utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
 /// Maps address space without backing memory.

@@ -7,6 +7,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 
@@ -438,11 +439,13 @@ fn a_link_that_is_extracted_without_its_target_is_what_it_leads_to() {
 fn a_link_in_a_directory_that_is_extracted_stays_one() {
     let dir = tempfile::tempdir().unwrap();
     let (file, out) = (dir.path().join("x.tar.zst"), dir.path().join("out"));
-    let line = "mkdir -p d/in && echo text > d/file && ln -s ../file d/in/link && tar -cf x.tar d";
+    let line = "mkdir -p d/in && echo text > d/file && ln -s ../file d/in/link && touch -hd @1234567890.5 d/in/link && tar --format pax -cf x.tar d";
     assert!(Command::new("bash").args(["-euc", line]).current_dir(dir.path()).status().unwrap().success());
     fs::write(&file, zstd::encode_all(&*fs::read(dir.path().join("x.tar")).unwrap(), 1).unwrap()).unwrap();
     fzmfs(args!["extract", &file, &out, "x.tar/d/in"]).ok();
     assert_eq!(fs::read_link(out.join("x.tar/d/in/link")).unwrap().to_str(), Some("../file"));
+    let modified = out.join("x.tar/d/in/link").symlink_metadata().unwrap().modified().unwrap();
+    assert_eq!(modified, SystemTime::UNIX_EPOCH + Duration::from_millis(1_234_567_890_500));
     fzmfs(args!["extract", "--force", &file, &out, "x.tar/d/in/link"]).ok();
     assert_eq!(fs::read(out.join("x.tar/d/in/link")).unwrap(), b"text\n");
     assert!(out.join("x.tar/d/in/link").symlink_metadata().unwrap().is_file());

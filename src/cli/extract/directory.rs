@@ -6,9 +6,8 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
 
-use super::archive_to;
+use super::{archive_to, modified};
 use crate::archive::{CopyError, Directory, Node, NodeKind, Unopened};
 use crate::cli::args;
 use crate::cli::beneath::Beneath;
@@ -127,7 +126,7 @@ impl ContainerJob<'_> {
         let depth = place.file.components().count().saturating_sub(1);
         match String::from_utf8(target) {
             Ok(target) if stays_inside(Path::new(&target), depth) => {
-                slot.link(&target, self.args.force).map_err(refused)
+                slot.link(&target, Some(place.seen.mtime), self.args.force).map_err(refused)
             }
             _ => Err(Failure::at(&real, "not extracted: a link out of the directory")),
         }
@@ -137,10 +136,5 @@ impl ContainerJob<'_> {
 /// Copies a file and its modification time.
 fn copy(from: &Passed, to: &mut File) -> Result<(), CopyError> {
     copy_plain(from, to)?;
-    let (seconds, nanoseconds) = from.seen()?.mtime;
-    let (whole, part) = (Duration::from_secs(seconds.unsigned_abs()), Duration::from_nanos(nanoseconds.unsigned_abs()));
-    let epoch = SystemTime::UNIX_EPOCH;
-    let time = if seconds < 0 { epoch.checked_sub(whole) } else { epoch.checked_add(whole) };
-    let time = time.and_then(|time| time.checked_add(part));
-    time.map_or(Ok(()), |time| to.set_modified(time)).map_err(CopyError::Write)
+    modified(from.seen()?.mtime).map_or(Ok(()), |time| to.set_modified(time)).map_err(CopyError::Write)
 }

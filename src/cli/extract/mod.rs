@@ -25,7 +25,7 @@ use crate::cli::report::{self, Failure, Outcome};
 use crate::error::{Error, Result};
 use crate::parallel;
 use crate::platform::{MAKES_LINKS, set_executable};
-use crate::tree::{Attr, Kind};
+use crate::tree::Kind;
 
 /// Left out unless requested by name: the stored bytes, and the same arrays in another form.
 const LEFT_OUT: [&str; 2] = ["stored", "data.zarr"];
@@ -79,11 +79,12 @@ pub(super) fn archive_to(
     if job.failed.into_inner() { Err(Failure::reported()) } else { Ok(()) }
 }
 
-/// When what has these attributes was modified. `None` before 1970, since those nanoseconds count forward.
-fn modified(attr: &Attr) -> Option<SystemTime> {
-    let (seconds, nanoseconds) = attr.mtime;
-    let since = Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanoseconds).ok()?);
-    SystemTime::UNIX_EPOCH.checked_add(since)
+/// A time in seconds, and in nanoseconds that count forward from these.
+fn modified((seconds, nanoseconds): (i64, i64)) -> Option<SystemTime> {
+    let (whole, part) = (Duration::from_secs(seconds.unsigned_abs()), Duration::from_nanos(nanoseconds.unsigned_abs()));
+    let epoch = SystemTime::UNIX_EPOCH;
+    let time = if seconds < 0 { epoch.checked_sub(whole) } else { epoch.checked_add(whole) };
+    time?.checked_add(part)
 }
 
 /// The entries requested by name; the root if there are none.
@@ -248,7 +249,8 @@ impl FileJob<'_> {
         if found.kind() == EntryKind::Link && MAKES_LINKS {
             let target = self.archive.tree().link(found.ino()).map_err(|e| broken(&e))?;
             if !self.is_followed(found) {
-                return slot.link(&target, force).map_err(refused);
+                let time = self.archive.tree().cheap_attr(found.ino()).map(|attr| attr.mtime);
+                return slot.link(&target, time, force).map_err(refused);
             }
         }
         if !force && slot.is_taken() {
@@ -288,7 +290,7 @@ impl FileJob<'_> {
         for found in wanted.flatten().filter(|found| found.kind() == EntryKind::Directory) {
             let attr = self.archive.tree().cheap_attr(found.ino());
             // One that could not be made was reported; Windows opens no directory to write to it.
-            if let Some(time) = attr.as_ref().and_then(modified) {
+            if let Some(time) = attr.and_then(|attr| modified(attr.mtime)) {
                 self.dir.set_modified(found.path(), time).ok();
             }
         }
@@ -307,7 +309,7 @@ impl FileJob<'_> {
         if let Some(recorded) = attr.mode.filter(|mode| mode & 0o111 != 0) {
             set_executable(file, recorded.into()).map_err(CopyError::Write)?;
         }
-        modified(&attr).map_or(Ok(()), |time| file.set_modified(time)).map_err(CopyError::Write)
+        modified(attr.mtime).map_or(Ok(()), |time| file.set_modified(time)).map_err(CopyError::Write)
     }
 
     /// Prints and records a failure.

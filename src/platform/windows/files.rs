@@ -239,6 +239,14 @@ pub fn symlinkat(_: impl Arg, _: impl AsFd, _: impl Arg) -> Result<(), Errno> {
     Err(Errno::NOTSUP)
 }
 
+/// As [`symlinkat`].
+///
+/// # Errors
+/// `ENOTSUP`.
+pub fn date_link(_: impl AsFd, _: &str, _: (i64, i64)) -> io::Result<()> {
+    Err(Errno::NOTSUP.into())
+}
+
 /// Links are not followed.
 ///
 /// # Errors

@@ -19,8 +19,8 @@ mod stat;
 
 pub use errors::{Errno, advice, errno, os_error};
 pub use files::{
-    MAKES_LINKS, allocate, fcntl_setfl, fstatvfs, linkat, mkdirat, open_beneath, openat, readlinkat, renameat,
-    renameat_with, statat, symlinkat, unlinkat, unnamed, widen_pipe, write_in_place,
+    MAKES_LINKS, allocate, date_link, fcntl_setfl, fstatvfs, linkat, mkdirat, open_beneath, openat, readlinkat,
+    renameat, renameat_with, statat, symlinkat, unlinkat, unnamed, widen_pipe, write_in_place,
 };
 pub use flags::{AtFlags, Mode, OFlags, RenameFlags, SEARCH};
 pub use listing::Dir;
