@@ -46,11 +46,6 @@ impl Names {
         self.text.len()
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.text.is_empty()
-    }
-
     /// The number of `name`.
     pub fn find(&self, name: &[u8]) -> Option<usize> {
         self.find_by(self.index.as_ref().map_or(0, |index| index.hash(name)), name)
@@ -120,11 +115,11 @@ mod tests {
         for (memory, disk) in [(1 << 30, 0), (0, 1 << 30)] {
             let account = Account::new(memory, disk);
             let mut names = Names::new(&account);
-            assert!(names.is_empty() && names.find(b"x").is_none());
+            assert!(names.len() == 0 && names.find(b"x").is_none());
             for i in 0..100_000 {
                 assert!(names.insert(format!("name {i}")).unwrap());
             }
-            assert!(!names.insert("name 77").unwrap() && !names.is_empty());
+            assert!(!names.insert("name 77").unwrap() && names.len() == 100_000);
             names.finish().unwrap();
             assert!(disk > 0 || names.weight() == account.memory().used(), "{}", names.weight());
             for i in 0..100_000 {

@@ -38,11 +38,6 @@ impl Text {
         self.places.len()
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
-    }
-
     /// About how many bytes they take.
     pub fn weight(&self) -> u64 {
         to_u64(self.chunks.len().saturating_mul(CHUNK).saturating_add(self.tail.len()))
@@ -120,10 +115,10 @@ mod tests {
             let account = Account::new(memory, disk);
             let mut list = Text::new(&account, "list");
             let text = |i: usize| "x".repeat(i % 200) + &i.to_string();
-            assert!(list.is_empty());
+            assert!(list.len() == 0);
             (0..50_000).for_each(|i| list.push(text(i)).unwrap());
             list.finish().unwrap();
-            assert!(!list.is_empty());
+            assert!(list.len() == 50_000);
             assert!(memory < 64 << 20 || list.weight() == account.memory().used(), "{}", list.weight());
             for i in (0..50_000).step_by(97).chain([49_999]) {
                 assert_eq!(list.get(i), Some(text(i).as_str()));

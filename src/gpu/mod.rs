@@ -201,11 +201,6 @@ impl Memory {
         self.len
     }
 
-    /// Whether the length is 0.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// The allocation behind it, for the device that made it.
     pub fn allocation<T: Any>(&self) -> Option<&T> {
         self.allocation.downcast_ref()

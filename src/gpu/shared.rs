@@ -69,11 +69,6 @@ impl DeviceBuffer {
     pub fn len(&self) -> u64 {
         self.memory.len()
     }
-
-    /// Whether the length is 0.
-    pub fn is_empty(&self) -> bool {
-        self.memory.is_empty()
-    }
 }
 
 impl fmt::Debug for DeviceBuffer {

@@ -63,11 +63,6 @@ impl PinnedFiles {
         }
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// The path of file `index` below the place.
     pub fn name(&self, index: usize) -> &[u8] {
         match self {

@@ -170,11 +170,6 @@ impl Source {
         }
     }
 
-    /// Whether it is empty.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// The modification time when opened: seconds and nanoseconds since 1970.
     pub fn mtime(&self) -> (i64, i64) {
         match &self.bytes {

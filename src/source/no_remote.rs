@@ -62,11 +62,6 @@ impl ListedObjects {
         match *self {}
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        match *self {}
-    }
-
     /// A version.
     pub(super) fn version(&self, _: usize) -> Version {
         match *self {}

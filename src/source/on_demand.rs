@@ -49,11 +49,6 @@ impl OpenFiles {
     pub fn len(&self) -> usize {
         self.files.len()
     }
-
-    /// Whether none is open.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 #[derive(Debug)]
@@ -201,7 +196,7 @@ mod tests {
             assert!(files.len() <= 3 && source.is_same_in_memory());
         }
         drop(sources);
-        assert!(files.is_empty());
+        assert_eq!(files.len(), 0);
     }
 
     #[test]

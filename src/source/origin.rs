@@ -49,11 +49,6 @@ pub trait Origin: fmt::Debug + Send + Sync {
         _ = (ranges, need);
     }
 
-    /// Whether it is empty.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// The modification time when opened: seconds and nanoseconds since 1970.
     fn mtime(&self) -> (i64, i64) {
         (0, 0)

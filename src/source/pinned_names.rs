@@ -99,11 +99,6 @@ impl PinnedNames {
         self.names.len()
     }
 
-    /// Whether there are no files.
-    pub(super) fn is_empty(&self) -> bool {
-        self.names.is_empty()
-    }
-
     /// The index of the file `name`.
     pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
         self.names.find(name)

@@ -115,11 +115,6 @@ impl Extent<'_> {
         }
     }
 
-    /// Whether it is empty; [`super::View::extents`] returns no empty extents.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Copies the bytes of the pieces that `lookup` returns to `dst`, which has the length of the extent. Writes the
     /// other bytes if there is `fetch`.
     pub(super) fn read(&self, dst: &mut [u8], lookup: &Lookup, fetch: Option<&dyn Fetch>) -> Result<()> {

@@ -79,11 +79,6 @@ impl View {
         self.parts.iter().filter(|part| matches!(part.leaf, Leaf::Computed(_))).map(|part| part.len).sum()
     }
 
-    /// Whether it is empty.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Fills `dst` with the bytes at `at`.
     ///
     /// # Errors
@@ -167,7 +162,7 @@ impl View {
         self.extents(range, &mut { at_once }).is_ok() && self.read(at, dst, &Peeking(peek)).is_ok()
     }
 
-    /// Calls `each` for the extents of `range`, in order.
+    /// Calls `each` for the extents of `range`, in order; none of them is empty.
     ///
     /// # Errors
     /// [`crate::error::Kind::Truncated`] for a range past the end; otherwise the error of `each`.

@@ -88,9 +88,10 @@ def end(scratch):
                 os.kill(int(environment.parent.name), signal.SIGKILL)
         except (PermissionError, ProcessLookupError, FileNotFoundError):
             pass
-    for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
-        if line.split()[1].startswith(scratch + "/"):
-            subprocess.run(["umount", "--lazy", line.split()[1]], check=False)
+    # The list may change while it is read: a line may be cut off.
+    for place in pathlib.Path("/proc/self/mounts").read_text().split():
+        if place.startswith(scratch + "/"):
+            subprocess.run(["umount", "--lazy", place], check=False)
 
 
 class Tests:

@@ -179,7 +179,7 @@ impl Container for Zstd {
             add("dictionaries", dictionaries.into_iter().collect());
         }
         add("walked", are_read.into());
-        if let Some(size) = decoded_size.filter(|_| !self.source.is_empty()) {
+        if let Some(size) = decoded_size.filter(|_| self.source.len() > 0) {
             add("ratio", ratio(size, self.source.len()));
         }
         if let Some(error) = &self.unknown {

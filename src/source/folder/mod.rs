@@ -84,11 +84,6 @@ impl Folder {
         self.files.len()
     }
 
-    /// Whether there are no files.
-    pub fn is_empty(&self) -> bool {
-        self.files.is_empty()
-    }
-
     /// The name of file `index`, from the directory on.
     pub fn name(&self, index: usize) -> &[u8] {
         self.files.name(index).as_bytes()

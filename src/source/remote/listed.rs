@@ -55,11 +55,6 @@ impl ListedObjects {
         self.names.len()
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
-    }
-
     /// The path of object `index` below the prefix.
     pub fn name(&self, index: usize) -> &str {
         self.names.get(index).unwrap_or_default()

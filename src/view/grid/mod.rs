@@ -172,11 +172,6 @@ impl GridReader {
         self.len
     }
 
-    /// Whether the array is empty.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// The place of the bytes in the blob, with its layout, if they are contiguous there.
     pub(super) fn contiguous(&self) -> Option<(&BlobRef, &Layout, u64)> {
         let (mut run, mut at) = (1, 0);

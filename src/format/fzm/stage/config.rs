@@ -85,11 +85,6 @@ impl Config {
         self.bytes.len()
     }
 
-    /// Whether it has no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
     /// All its bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
