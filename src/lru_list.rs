@@ -106,7 +106,7 @@ impl<K: Hash + Eq, V> LruList<K, V> {
 
 impl<K: Hash + Eq, V> fmt::Debug for LruList<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LruList").field("len", &self.len()).field("weight", &self.weight).finish()
+        f.debug_struct("LruList").field("len", &self.len()).field("weight", &self.weight).finish_non_exhaustive()
     }
 }
 

@@ -323,6 +323,11 @@ pub mod testing {
         UnixListener::bind(path)
     }
 
+    /// Whether a program that this one starts gets the descriptor.
+    pub fn is_inherited(file: impl super::AsFd) -> bool {
+        !rustix::io::fcntl_getfd(file).is_ok_and(|flags| flags.contains(rustix::io::FdFlags::CLOEXEC))
+    }
+
     /// Type and rights of a file.
     ///
     /// # Errors

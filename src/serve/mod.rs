@@ -115,6 +115,6 @@ async fn end_of_input(until_eof: bool) {
     if until_eof {
         tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await.ok();
     } else {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }

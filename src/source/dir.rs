@@ -64,7 +64,7 @@ pub(super) fn open_regular(dir: BorrowedFd<'_>, name: &OsStr, links: Links) -> R
 /// Opens the directory `name`, relative to `dir`: to look up names in it (`SEARCH`), or to list it (`RDONLY`).
 pub(super) fn open_dir(dir: impl AsFd, name: &OsStr, access: OFlags, links: Links) -> Result<OwnedFd, Errno> {
     let follow = if links == Links::Refused { OFlags::NOFOLLOW } else { OFlags::empty() };
-    openat(dir, name, access | follow | OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
+    openat(dir, name, access | follow | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Opens the regular file at `path`, as given by the user.
@@ -232,4 +232,41 @@ pub(super) fn plain(name: &OsStr) -> Result<()> {
         return Err(Error::unsupported("not the name of a file", "file"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::testing::{is_inherited, make_fifo, symlink};
+
+    #[test]
+    fn what_is_opened_is_of_its_kind_not_behind_a_link_and_not_inherited() {
+        let top = tempfile::tempdir().unwrap();
+        let at = |name: &str| top.path().join(name);
+        std::fs::create_dir(at("dir")).unwrap();
+        std::fs::write(at("file"), b"text").unwrap();
+        make_fifo(&at("fifo")).unwrap();
+        symlink("dir", at("to-dir")).unwrap();
+        symlink("file", at("to-file")).unwrap();
+        let dir = Dir::open(top.path()).unwrap();
+        assert!(!is_inherited(dir.fd()));
+        for access in [SEARCH, OFlags::RDONLY] {
+            let open = |name: &str, links| open_dir(dir.fd(), OsStr::new(name), access, links);
+            assert!(!is_inherited(open("dir", Links::Refused).unwrap()));
+            assert!(open("to-dir", Links::Followed).is_ok());
+            for name in ["to-dir", "to-file", "file", "fifo"] {
+                assert!(open(name, Links::Refused).is_err(), "{name}");
+            }
+            for name in ["to-file", "file", "fifo"] {
+                assert!(open(name, Links::Followed).is_err(), "{name}");
+            }
+        }
+        let open = |name: &str, links| open_regular(dir.fd(), OsStr::new(name), links);
+        assert!(!is_inherited(open("file", Links::Refused).unwrap().0));
+        assert!(open("to-file", Links::Followed).is_ok());
+        for name in ["to-dir", "dir", "fifo"] {
+            assert!(open(name, Links::Followed).is_err(), "{name}");
+        }
+        assert!(open("to-file", Links::Refused).is_err());
+    }
 }

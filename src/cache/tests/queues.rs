@@ -60,7 +60,7 @@ fn reuse_enlarges_the_ring_to_three_quarters_of_the_budget() {
     // The wanted size grows by two pieces each time.
     (0..60).for_each(|_| assert!(queues.find((1, 0)).is_some()));
     let evicted = std::iter::from_fn(|| evicted(&queues.trim(budget, 0, now)));
-    assert_eq!(evicted.map(|(_, piece)| piece).collect::<Vec<_>>(), Vec::from_iter(0..12));
+    assert_eq!(evicted.map(|(_, piece)| piece).collect::<Vec<_>>(), (0..12).collect::<Vec<_>>());
 }
 
 #[test]

@@ -135,6 +135,11 @@ pub mod testing {
         Err(ErrorKind::Unsupported.into())
     }
 
+    /// Handles are not, unless they are made for that.
+    pub fn is_inherited<T>(_: T) -> bool {
+        false
+    }
+
     /// There are no such rights.
     ///
     /// # Errors
