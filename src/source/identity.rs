@@ -191,6 +191,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_pin_has_the_times_of_the_file() {
+        let file = tempfile::tempfile().unwrap();
+        for mtime in [(5, 7), (-1, 999_999_999)] {
+            let was = Identity::of(&crate::platform::fstat(&file).unwrap());
+            let pin = Identity { mtime, ctime: (2, 3), ..was }.pin();
+            assert_eq!((pin.mtime(), pin.ctime()), (mtime, 2_000_000_003));
+            assert_eq!(Pin::from_words(pin.words()), pin);
+        }
+    }
+
+    #[test]
+    fn of_a_file_that_has_just_changed_the_step_is_awaited() {
+        // This thread may be stopped for longer than a step.
+        let is_seen = |seen: fn(&Identity) -> bool| {
+            (0..1000).any(|_| seen(&Identity::of(&crate::platform::fstat(tempfile::tempfile().unwrap()).unwrap())))
+        };
+        assert!(is_seen(|now| !now.pin().step_left().is_zero()) && is_seen(Identity::wait_for_step));
+    }
+
+    #[test]
     fn a_status_change_alone_is_doubtful_and_says_what_may_explain_it() {
         let file = tempfile::tempfile().unwrap();
         let was = Identity::of(&crate::platform::fstat(&file).unwrap());

@@ -53,3 +53,33 @@ impl Pages {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_read_page_by_page_and_ends() {
+        let mut pages = Pages::default();
+        assert_eq!((pages.from(), pages.is_end()), (None, false));
+        pages.read(1, Some("b".into())).unwrap();
+        assert_eq!((pages.from(), pages.is_end()), (Some("b"), false));
+        pages.read(0, None).unwrap();
+        assert_eq!((pages.from(), pages.is_end()), (None, true));
+        pages.read(0, None).unwrap();
+    }
+
+    #[test]
+    fn a_list_that_repeats_a_page_or_brings_nothing_for_long_is_refused() {
+        let mut pages = Pages::default();
+        let mut read = |found, next: u32| pages.read(found, Some(next.to_string()));
+        // Entries begin the count again.
+        for (found, next) in [(1, 0), (0, 1), (1, 2)].into_iter().chain((3..3 + BARREN).map(|next| (0, next))) {
+            read(found, next).unwrap();
+        }
+        assert!(read(0, 100).is_err());
+        let mut pages = Pages::default();
+        pages.read(1, Some("b".into())).unwrap();
+        assert!(pages.read(1, Some("b".into())).is_err());
+    }
+}

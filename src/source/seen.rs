@@ -102,8 +102,7 @@ impl Seen {
 
     /// A directory on a server.
     pub(super) fn far_dir() -> Self {
-        let (kind, rights) = (FileType::Directory, Rights::far(0o555));
-        Self { kind, rights, version: [0, 0, 0, FAR], blocks: 0, ..Self::far(0, 0, None) }
+        Self { kind: FileType::Directory, rights: Rights::far(0o555), ..Self::far(0, 0, None) }
     }
 
     /// Whether it is the version of an object that `other` is: a server that gives tags in its replies may leave them
@@ -189,5 +188,26 @@ mod tests {
             assert!(!listed.is_same(&other), "{other:?}");
         }
         assert_ne!(listed.version(), seen(Some("a"), 6, 7).version());
+    }
+
+    #[test]
+    fn a_directory_on_a_server_is_searched_by_all_and_has_no_version() {
+        let dir = Seen::far_dir();
+        assert_eq!((dir.kind, dir.rights, dir.blocks), (FileType::Directory, Rights::far(0o555), 0));
+        assert_eq!(dir.version(), [0, 0, 0, FAR]);
+    }
+
+    #[test]
+    fn a_file_that_stands_for_a_directory_is_read_by_who_may_search_that_and_changes_with_it() {
+        let owned = |mode| Rights { uid: Some(1), gid: Some(2), mode };
+        let seen = |mode, place| Seen { rights: owned(mode), version: [place, 5, 6, 7], ..Seen::far(5, 6, None) };
+        let file = seen(0o644, 10).within(&seen(0o710, 20));
+        assert_eq!(file.rights, owned(0o440));
+        let [place, rest @ ..] = file.version();
+        assert_eq!(rest, [5, 6, 7]);
+        for other in [seen(0o644, 11).within(&seen(0o710, 20)), seen(0o644, 10).within(&seen(0o710, 21))] {
+            assert_ne!(other.version()[0], place);
+        }
+        assert_ne!(seen(0o644, 10).within(&seen(0o700, 20)).version()[0], place);
     }
 }

@@ -224,3 +224,111 @@ fn a_length_past_the_end_is_refused_before_it_is_allocated() {
     assert!(source.get(FileOffset(u64::MAX), 1, "x").is_err());
     assert_eq!(source.get(FileOffset(1), 2, "x").unwrap(), [2, 3]);
 }
+
+/// The same file, opened in every way; the last 50 bytes of it, and what it tells of itself.
+fn opened(case: &Case) -> Vec<(&'static str, Arc<Source>)> {
+    let dir = case.dir.path();
+    let alone = Source::open(&case.path("a")).unwrap();
+    let folder = Folder::pin(&Dir::open(dir).unwrap(), [Ok("a")], &Account::new(1 << 20, 0)).unwrap();
+    let (on_demand, seen) = Source::on_demand(&Top::open(dir).unwrap(), Path::new("a"), &Arc::default()).unwrap();
+    assert_eq!((seen.size, seen.mtime), (100, TIME));
+    let part = |source: &Arc<Source>| Source::within(source, 50..100, "part").unwrap();
+    vec![
+        ("a part of a file in a folder", part(&folder.source("a").unwrap())),
+        ("a part of a file opened when needed", part(&on_demand)),
+        ("a file opened when needed", on_demand),
+        ("a part", part(&alone)),
+        ("a file", alone),
+        ("a file in a folder", folder.source("a").unwrap()),
+    ]
+}
+
+/// Seconds and nanoseconds.
+const TIME: (i64, i64) = (1_234_567_890, 500_000_000);
+
+fn dated() -> Case {
+    let case = Case::new();
+    let file = File::options().write(true).open(case.path("a")).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_millis(1_234_567_890_500)).unwrap();
+    set_mode(&case.path("a"), 0o640).unwrap();
+    case
+}
+
+#[test]
+fn a_file_tells_the_same_of_itself_however_it_is_opened() {
+    let case = dated();
+    for (name, source) in opened(&case) {
+        assert_eq!(source.get(FileOffset(10), 2, "x").unwrap(), [7, 7], "{name}");
+        assert_eq!((source.mtime(), source.etag(), source.is_far()), (TIME, None, false), "{name}");
+        assert!(source.is_near(FileOffset(0), 10) && source.is_same_in_memory(), "{name}");
+        assert!(source.file().is_some() != name.contains("part"), "{name}");
+        let rights = source.rights().unwrap().map(|rights| rights.mode);
+        assert_eq!(rights, (!name.contains("folder")).then_some(0o640), "{name}");
+        assert!(source.fingerprint().is_none() || !name.contains("folder"), "{name}");
+        source.check().unwrap();
+    }
+    let all = opened(&case);
+    let prints: Vec<_> = all.iter().filter_map(|(_, source)| source.fingerprint()).collect();
+    assert_eq!(prints.len(), 4);
+    assert!(prints[0] == prints[2] && prints[1] == prints[3] && prints[0] != prints[1]);
+}
+
+#[test]
+fn a_write_is_seen_however_the_file_is_opened_and_so_is_one_that_was_seen_elsewhere() {
+    for write in [Case::write, |_: &Case| ()] {
+        let case = dated();
+        let sources = opened(&case);
+        for (_, source) in &sources {
+            source.get(FileOffset(10), 2, "x").unwrap();
+        }
+        write(&case);
+        for (name, source) in sources {
+            if source.check().is_ok() {
+                source.set_changed();
+            }
+            assert!(!source.is_same_in_memory(), "{name}");
+            assert!(matches!(source.check().unwrap_err().kind(), Kind::Changed), "{name}");
+            // Of a file that is held open the caller checks it.
+            let read = source.get(FileOffset(10), 2, "x");
+            let is_checked = name.contains("folder") || name.contains("when needed");
+            assert!(!is_checked || matches!(read.unwrap_err().kind(), Kind::Changed), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_has_become_shorter_is_changed_however_it_is_opened() {
+    let case = dated();
+    let sources = opened(&case);
+    for (_, source) in &sources {
+        source.get(FileOffset(0), 2, "x").unwrap();
+    }
+    File::options().write(true).open(case.path("a")).unwrap().set_len(20).unwrap();
+    for (name, source) in sources {
+        assert!(matches!(source.get(FileOffset(30), 2, "x").unwrap_err().kind(), Kind::Changed), "{name}");
+    }
+}
+
+#[test]
+fn a_copy_of_a_directory_has_the_state_of_the_directory() {
+    let copies = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let place = |copy: &tempfile::TempDir| Place::Local(Dir::open(copy.path()).unwrap());
+    let states = || copies.each_ref().map(|copy| place(copy).pin_below(&Account::new(1 << 20, 0)).unwrap().state());
+    for (i, copy) in (0..).zip(&copies) {
+        std::fs::create_dir(copy.path().join("in")).unwrap();
+        let file = File::create(copy.path().join("in/a")).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        let dir = File::open(copy.path().join("in")).unwrap();
+        dir.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(i)).unwrap();
+    }
+    let [first, second] = states();
+    assert_eq!(first, second);
+    assert!(place(&copies[0]).pin_below(&Account::new(1 << 20, 0)).unwrap().folder().is_some());
+    File::options()
+        .write(true)
+        .open(copies[0].path().join("in/a"))
+        .unwrap()
+        .set_modified(std::time::SystemTime::now())
+        .unwrap();
+    assert_ne!(states(), [first, second]);
+}
