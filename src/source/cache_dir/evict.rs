@@ -57,7 +57,8 @@ pub(super) fn used(top: BorrowedFd<'_>, is_own: impl Fn(&str) -> bool) -> u64 {
 /// The names in the directory `name` of `dir`; of links, none.
 pub(super) fn entries(dir: BorrowedFd<'_>, name: &str) -> Option<impl Iterator<Item = String>> {
     let entries = Dir::new(open_dir(dir, OsStr::new(name), OFlags::RDONLY, Links::Refused).ok()?).ok()?;
-    Some(entries.map_while(Result::ok).filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned)))
+    let names = entries.map_while(Result::ok).filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned));
+    Some(names.filter(|name| name != "." && name != ".."))
 }
 
 /// The files below `top` that this program has made.

@@ -184,3 +184,57 @@ impl PartialEq for CacheDir {
 }
 
 impl Eq for CacheDir {}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+    use crate::platform::testing::mode;
+
+    #[test]
+    fn a_file_is_written_whole_for_its_owner_alone_and_counted() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = CacheDir::new(tmp.path().join("cache"), None);
+        let subject = "0".repeat(64);
+        assert_eq!((dir.used(|_| true), dir.top().is_none()), (0, true));
+        dir.make(&subject).unwrap();
+        dir.make(&subject).unwrap();
+        dir.write(&subject, "own", &[b"12", b"345"]).unwrap();
+        dir.write(&subject, "other", &[b"123"]).unwrap();
+        let mut bytes = Vec::new();
+        dir.file(&subject, "own").unwrap().read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes, b"12345");
+        assert_eq!(mode(&tmp.path().join("cache").join(&subject).join("own")).unwrap() & 0o777, 0o600);
+        assert_eq!((dir.used(|name| name == "own"), dir.names(&subject).count()), (5, 2));
+        dir.remove(&subject, "own");
+        assert!(dir.file(&subject, "own").is_none());
+    }
+
+    #[test]
+    fn directories_are_the_same_by_name_and_size() {
+        let dir = |name: &str, size| CacheDir::new(PathBuf::from(name), size);
+        assert!(dir("a", Some(1)) == dir("a", Some(1)));
+        assert!(dir("a", Some(1)) != dir("b", Some(1)) && dir("a", Some(1)) != dir("a", None));
+    }
+
+    #[test]
+    fn room_is_looked_for_after_an_eighth_of_the_size_was_written() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = CacheDir::new(tmp.path().join("cache"), Some(8000));
+        dir.make(&"0".repeat(64)).unwrap();
+        let room = DirRoom::default();
+        let looks = std::cell::Cell::new(0);
+        let put = |len| {
+            dir.write(&"0".repeat(64), "own", &[b"1"]).unwrap();
+            room.with(&dir, len, |_| looks.replace(looks.get() + 1) > 0, || ())
+        };
+        // At once, since nothing is known; then after 1000 bytes.
+        let looked = [10, 400, 599, 1, 999, 1].map(|len| {
+            let before = looks.get();
+            assert!(put(len).is_some());
+            looks.get() > before
+        });
+        assert_eq!(looked, [true, false, false, true, false, true]);
+    }
+}
