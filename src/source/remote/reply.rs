@@ -224,6 +224,22 @@ mod tests {
         }
     }
 
+    fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
+        fields.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn what_a_reply_says_of_its_bytes_and_of_the_next_attempt_is_understood() {
+        for (field, encoded) in [("identity", false), ("gzip", true), ("br", true)] {
+            assert_eq!(is_encoded(&headers(&[("content-encoding", field)])), encoded, "{field}");
+        }
+        assert!(!is_encoded(&headers(&[])));
+        for (field, wait) in [("0", Some(0)), (" 7 ", Some(7)), ("soon", None), ("-1", None)] {
+            assert_eq!(retry_after(&headers(&[("retry-after", field)])), wait.map(Duration::from_secs), "{field}");
+        }
+        assert_eq!(retry_after(&headers(&[])), None);
+    }
+
     #[test]
     fn the_innermost_cause_is_found_through_wrapped_errors() {
         let tls = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);

@@ -135,6 +135,33 @@ mod tests {
     }
 
     #[test]
+    fn a_date_is_seconds_since_1970_and_what_no_calendar_has_is_none() {
+        const MIDNIGHT: (i64, i64, i64) = (0, 0, 0);
+        for (date, want) in [
+            ((1970, 0, 1), Some(0)),
+            ((1970, 1, 1), Some(31)),
+            ((1970, 2, 1), Some(59)),
+            ((1972, 1, 29), Some(789)),
+            ((1972, 2, 1), Some(790)),
+            ((2000, 1, 29), Some(11_016)),
+            ((2100, 2, 1), Some(47_541)),
+            ((9999, 11, 31), Some(2_932_896)),
+            ((1969, 11, 31), None),
+            ((10_000, 0, 1), None),
+            ((1970, -1, 1), None),
+            ((1970, 12, 1), None),
+            ((1970, 0, 0), None),
+            ((1970, 0, 32), None),
+        ] {
+            assert_eq!(since_1970(date, MIDNIGHT), want.map(|days: i64| days * 86_400), "{date:?}");
+        }
+        assert_eq!(since_1970((1970, 0, 2), (1, 2, 3)), Some(86_400 + 3600 + 120 + 3));
+        for time in [(61, 0, 0), (0, 61, 0), (0, 0, 61), (-1, 0, 0), (0, 0, -1)] {
+            assert_eq!(since_1970((1970, 0, 1), time), None, "{time:?}");
+        }
+    }
+
+    #[test]
     fn a_content_range_must_be_whole_and_within_the_size() {
         let of = |value: &str| {
             let mut headers = HeaderMap::new();
