@@ -69,6 +69,11 @@ impl DeviceBuffer {
     pub fn len(&self) -> u64 {
         self.memory.len()
     }
+
+    /// Whether the length is 0.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 impl fmt::Debug for DeviceBuffer {
