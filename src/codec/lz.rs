@@ -145,14 +145,15 @@ fn overlap(dst: &mut [u8], op: usize, distance: usize, len: usize) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::shuffle::tests::{cases, noise};
     use super::*;
 
     #[test]
     fn a_match_equals_a_bytewise_copy() {
-        for distance in (1..70).chain([100, 300]) {
-            for len in (0..70).chain([100, 255, 1000]) {
-                for room in [0, 1, 7, 8, 31, 32, 100] {
-                    let start = super::super::shuffle::tests::noise(distance + 3);
+        for distance in cases((1..70).chain([100, 300]), 7) {
+            for len in cases((0..70).chain([100, 255, 1000]), 11) {
+                for room in cases([0, 1, 7, 8, 31, 32, 100], 3) {
+                    let start = noise(distance + 3);
                     let mut want = start.clone();
                     for i in 0..len {
                         want.push(want[3 + i]);

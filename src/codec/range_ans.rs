@@ -94,6 +94,7 @@ pub fn decode(slots: &Slots, blocks: &mut [Block]) -> Result<(), usize> {
 #[cfg(test)]
 mod tests {
     use super::super::ans_lanes::SLOTS;
+    use super::super::shuffle::tests::cases;
     use super::*;
 
     /// Encodes `bytes`: the states, and the words between their padding.
@@ -142,7 +143,7 @@ mod tests {
         for kind in 0..4 {
             let weights = weights(kind);
             let slots = Slots::new(weights.into_iter()).unwrap();
-            for len in (0..70).chain([4064, 4095, 4096]) {
+            for len in cases((0..70).chain([4064, 4095, 4096]), 23) {
                 let make = |random: &mut dyn FnMut() -> u64| -> Vec<u8> {
                     (0..len).map(|_| slots.0[random() as usize % SLOTS] as u8).collect()
                 };

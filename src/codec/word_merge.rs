@@ -132,6 +132,7 @@ fn merge_portable<const W: usize>(
 
 #[cfg(test)]
 mod tests {
+    use super::super::shuffle::tests::cases;
     use super::*;
 
     /// Bytes with a long period.
@@ -140,7 +141,7 @@ mod tests {
     }
 
     fn check<const W: usize>() {
-        for n in (0..70_usize).chain([1000, 4099]) {
+        for n in cases((0..70_usize).chain([1000, 4099]), 17) {
             for (or, and) in [(0, 0xFF), (0, 0), (0, 0x11), (0xFF, 0xFF), (0xEE, 0xFF)] {
                 let bits: Vec<u8> = noise(n.div_ceil(8), 1).into_iter().map(|b| b & and | or).collect();
                 let ones = bitmap_merge::ones(&bits, n);

@@ -134,7 +134,7 @@ impl<'a> LzWriter<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::shuffle::tests::noise;
+    use super::super::shuffle::tests::{cases, noise};
     use super::super::simd_dispatch::{Portable, SimdLoop, run};
     use super::*;
 
@@ -199,9 +199,9 @@ mod tests {
 
     #[test]
     fn a_sequence_equals_a_bytewise_copy() {
-        for off in (1..70).chain([100, 300]) {
-            for ll in [0, 1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 100] {
-                for ml in (0..70).chain([100, 255, 1000]) {
+        for off in cases((1..70).chain([100, 300]), 11) {
+            for ll in cases([0, 1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 100], 5) {
+                for ml in cases((0..70).chain([100, 255, 1000]), 13) {
                     let sequence = Sequence(ll, ml, off);
                     assert!(check(300, 2000, 200, sequence, Form::Long), "{sequence:?}");
                     for (form, most) in [(Form::Short4, 20), (Form::Short16, 32)] {
@@ -217,8 +217,8 @@ mod tests {
     fn sequences_without_room_or_before_the_output_are_left_out() {
         for form in [Form::Short4, Form::Short16, Form::Long] {
             let taken = |pos, room, literals, off| check(pos, room, literals, Sequence(5, 20, off), form);
-            for room in 0..120 {
-                for literals in 0..60 {
+            for room in cases(0..120, 17) {
+                for literals in cases(0..60, 13) {
                     let some = taken(40, room, literals, 3);
                     assert!(some || room < 90 || literals < 40, "room {room}, {literals} literals");
                     assert!(!some || (room >= 25 && literals >= 5));
