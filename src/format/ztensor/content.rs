@@ -67,6 +67,11 @@ impl TensorFile {
         self.component(index, part).content
     }
 
+    /// As [`Self::content`], of a tensor that has been read from the manifest, which takes long if it has many components.
+    pub(super) fn content_of(&self, index: usize, tensor: &Tensor<'_>, part: usize) -> Result<Content> {
+        self.kept(index, part, || self.make(tensor, part)).content
+    }
+
     /// The extent of the stored bytes of component `component` of tensor `index`.
     ///
     /// # Errors
@@ -76,10 +81,17 @@ impl TensorFile {
     }
 
     fn component(&self, index: usize, part: usize) -> OpenedComponent {
+        self.kept(index, part, || match self.manifest.tensor(index) {
+            Ok(tensor) => self.make(&tensor, part),
+            Err(e) => OpenedComponent::broken(e),
+        })
+    }
+
+    fn kept(&self, index: usize, part: usize, make: impl FnOnce() -> OpenedComponent) -> OpenedComponent {
         if let Some(component) = self.components.get(&(index, part)) {
             return component;
         }
-        let made = self.make(index, part);
+        let made = make();
         match &made.content {
             // Plain extents share no state and are not kept: there may be a hundred thousand of them.
             Ok(Content::FileExtent(FileExtent { gate: None, .. })) => made,
@@ -89,11 +101,7 @@ impl TensorFile {
         }
     }
 
-    fn make(&self, index: usize, part: usize) -> OpenedComponent {
-        let tensor = match self.manifest.tensor(index) {
-            Ok(tensor) => tensor,
-            Err(e) => return OpenedComponent::broken(e),
-        };
+    fn make(&self, tensor: &Tensor<'_>, part: usize) -> OpenedComponent {
         let Some(part) = tensor.components.get(part) else {
             return OpenedComponent::broken(Error::new(Kind::NotFound, "component"));
         };
@@ -106,7 +114,7 @@ impl TensorFile {
             },
         };
         let stored = component::stored(&shard, self.manifest.dialect, part, &self.failed, &self.options);
-        let content = component::content(&stored, self.manifest.dialect, &tensor, part, &self.failed, &self.options);
+        let content = component::content(&stored, self.manifest.dialect, tensor, part, &self.failed, &self.options);
         let content = content.map_err(named);
         OpenedComponent { stored: Ok(stored), content }
     }

@@ -80,7 +80,7 @@ fn tensor(store: &TensorFile, index: usize) -> Result<()> {
             let e = Error::unknown(format!("the element type {}", quoted(&part.dtype)), "dtype").at(part.described_at);
             unknown.keep(Err(e.within(quoted(&tensor.name))))?;
         }
-        unknown.keep(match store.content(index, place) {
+        unknown.keep(match store.content_of(index, &tensor, place) {
             // Named already.
             Err(e) => Err(e.at(part.at)),
             // Raw bytes need no decoding: only their digest is checked.
