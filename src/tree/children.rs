@@ -187,15 +187,15 @@ impl Children {
     }
 }
 
-/// Whether index `index` has a file.
+/// Whether index `index`, which is below the count, has a file.
 fn has(files: &dyn IndexedDir, index: u64) -> Result<bool> {
-    Ok(index < files.count() && files.next(index)? == Some(index))
+    Ok(files.next(index)? == Some(index))
 }
 
 /// Parses `digits` as an index name; `None` unless it is padded as [`Children::name`] pads it.
 fn number(digits: &[u8]) -> Option<u64> {
-    let padded = digits.len() == DIGITS || (digits.len() > DIGITS && digits.first() != Some(&b'0'));
-    if !padded || !digits.iter().all(u8::is_ascii_digit) {
+    let is_padded = digits.len() == DIGITS || digits.first() != Some(&b'0');
+    if digits.len() < DIGITS || !is_padded || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
     std::str::from_utf8(digits).ok()?.parse().ok()

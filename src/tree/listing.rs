@@ -13,6 +13,7 @@ use crate::account::{Account, Names, Records};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::{Content, Directory, File, Metadata, npy};
+use crate::limits::Limits;
 use crate::view;
 
 use super::attr;
@@ -23,6 +24,8 @@ use super::root::InnerRoot;
 
 /// Name of its lists in error messages.
 const WHAT: &str = "directory";
+/// The largest number of a link: the next one marks the end of a chain.
+const LAST_LINK: u64 = 0xFFFF_FFFE;
 
 /// The children of a directory.
 pub(super) struct Listing {
@@ -112,10 +115,7 @@ impl Listing {
     /// # Errors
     /// As [`Records::push`].
     pub(super) fn chain(&mut self, item: u32) -> Result<Chain> {
-        let value = to_u64(self.chains.len());
-        let too_large = |_| Error::new(Kind::TooLarge { value, limit: u64::from(u32::MAX) - 1 }, WHAT);
-        // The largest number marks the end.
-        let link = u32::try_from(value + 1).map_err(too_large)? - 1;
+        let link = Limits::check(to_u64(self.chains.len()), LAST_LINK, WHAT)? as u32;
         self.chains.push([u64::from(u32::MAX) << 32 | u64::from(item)])?;
         Ok(Chain { first: link, last: link })
     }

@@ -107,3 +107,40 @@ fn running_out_of_inode_numbers_is_an_error() {
     assert!(matches!(dir(b"b").unwrap_err().kind(), Cause::TooLarge { .. }));
     assert!(matches!(dir(b"c").unwrap_err().kind(), Cause::TooLarge { .. }));
 }
+
+#[test]
+fn a_number_past_the_last_is_not_a_file_of_the_next_directory() {
+    let tree = tree(vec![numbered("a", 3), numbered("b", 3)]);
+    let [last, next] = ["a/000002.raw", "b/000000.raw"].map(|path| tree.resolve(path).unwrap());
+    assert_eq!(next.0, last.0 + 1);
+    assert_eq!(tree.attr(next, &Plain).unwrap().size, 1);
+    assert!(tree.known_child(tree.parent(last), b"000003.raw").is_none());
+}
+
+/// Three files, of a format that tells of one more.
+struct TooMany;
+
+impl IndexedDir for TooMany {
+    fn count(&self) -> u64 {
+        3
+    }
+
+    fn suffix(&self) -> &'static str {
+        ""
+    }
+
+    fn next(&self, index: u64) -> Result<Option<u64>> {
+        Ok(Some(index))
+    }
+
+    fn file(&self, _: u64) -> Result<File> {
+        Ok(bytes("x"))
+    }
+}
+
+#[test]
+fn a_directory_ends_after_as_many_files_as_it_has() {
+    let tree = tree(vec![Entry::own("many", Node::IndexedDir(Arc::new(TooMany)))]);
+    assert_eq!(walk(&tree, ROOT, "")[1..], ["many/", "many/000000", "many/000001", "many/000002"]);
+    assert_eq!(tree.lookup(tree.resolve("many").unwrap(), b"000003").unwrap(), None);
+}
