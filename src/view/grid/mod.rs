@@ -21,7 +21,7 @@ use std::ops::Range;
 
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
-use crate::format::{BlobRef, Fetch, Grid, Layout};
+use crate::format::{BlobRef, Grid, Layout};
 use crate::view::Lookup;
 
 use axis::{Axis, Cell, cells, offset};
@@ -180,7 +180,8 @@ impl GridReader {
                 return None;
             }
             run *= axis.len;
-            at += axis.first_block(&axis.first_chunk(axis.start, axis.start + axis.len)).offset;
+            // Where the cells end says nothing about where they begin.
+            at += axis.first_block(&axis.first_chunk(axis.start, u64::MAX)).offset;
         }
         (!self.axes.is_empty()).then_some((&self.blob, &self.layout, at))
     }
@@ -195,19 +196,11 @@ impl GridReader {
         (self.layout.range(0), self.blob.batch())
     }
 
-    /// Fills `dst` with the bytes at `at` in C order, which must be within the array.
+    /// Fills `dst` with the bytes at `at` in C order, which must be within the array: copies those of pieces that
+    /// `lookup` returns, and writes those outside the array if `pads`.
     ///
     /// # Errors
     /// Fails if a piece cannot be decoded, or if the range is past the end of the array.
-    pub fn read(&self, at: u64, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
-        self.copy(at, dst, &|blob, piece| fetch.piece(blob, piece).map(Some), true)
-    }
-
-    /// Like [`GridReader::read`], but copies only the bytes of pieces that `lookup` returns, and writes those outside
-    /// the array only if `pads`.
-    ///
-    /// # Errors
-    /// As [`GridReader::read`].
     pub(super) fn copy(&self, at: u64, dst: &mut [u8], lookup: &Lookup, pads: bool) -> Result<()> {
         let end = at.saturating_add(to_u64(dst.len()));
         if pads {
@@ -245,7 +238,7 @@ impl GridReader {
 
     /// Calls `each` for the boxes of the window that `range` of C order consists of.
     fn each_box(&self, range: Range<u64>, each: &mut EachBox) -> Result<()> {
-        if range.start > range.end || range.end > self.len {
+        if range.end > self.len {
             return Err(Error::corrupt("past the end of the array", "range"));
         }
         if range.is_empty() {
@@ -329,3 +322,6 @@ impl GridReader {
         self.boxes(d + 1, range, prefix, each)
     }
 }
+
+#[cfg(test)]
+mod tests;
