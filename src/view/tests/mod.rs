@@ -1,5 +1,6 @@
 //! Views of synthetic blobs: every kind of content at every range; grids compared with an element-wise gather.
 
+mod parts;
 mod whole_blocks;
 mod windows;
 mod zarr;

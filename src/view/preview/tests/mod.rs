@@ -166,6 +166,14 @@ fn every_type_and_byte_order_shows_the_same_picture() {
 }
 
 #[test]
+fn the_title_says_that_magnitudes_are_those_of_complex_numbers() {
+    for (descr, itemsize, title) in [("<c8", 8, "magnitudes of <c8, shape 4"), ("<f8", 8, "<f8, shape 4")] {
+        let shown = picture(&array(descr, itemsize, &[4]), &blob(vec![0; 32], 32), &Plain).unwrap();
+        assert!(shown.text("Title").starts_with(title), "{}", shown.text("Title"));
+    }
+}
+
+#[test]
 fn nan_is_transparent_infinity_clipped_and_a_constant_has_one_colour() {
     let mut values: Vec<f32> = (0..400).map(|i| i as f32).collect();
     (values[0], values[1], values[2]) = (f32::NAN, f32::INFINITY, f32::NEG_INFINITY);
