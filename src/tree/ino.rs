@@ -22,3 +22,13 @@ impl fmt::Display for Ino {
         self.0.fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inode_number_is_shown_as_a_number() {
+        assert_eq!((ROOT.to_string(), ROOT.child(41).to_string()), ("1".into(), "42".into()));
+    }
+}

@@ -127,6 +127,36 @@ pub(super) fn total(sides: &[u64]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::Content;
+
+    /// Files that have as many bytes as their number says.
+    struct Files(Vec<u64>);
+
+    impl NumberedFiles for Files {
+        fn sides(&self) -> &[u64] {
+            &self.0
+        }
+
+        fn size(&self) -> (u64, u64) {
+            (1, 0)
+        }
+
+        fn file(&self, number: u64) -> Result<File> {
+            Ok(File::new(Content::Zeros(number)))
+        }
+    }
+
+    #[test]
+    fn only_the_last_level_has_files_and_as_many_as_there_are() {
+        let len = |level: &Level, index| {
+            let file = level.file(index).unwrap();
+            file.map(|file| crate::view::known_len(&file.content).unwrap())
+        };
+        let first = Level::first(Arc::new(Files(vec![2, 3])));
+        assert_eq!([0, 2].map(|index| len(&first, index)), [None, None]);
+        let last = first.below(1).unwrap();
+        assert_eq!([0, 2, 3].map(|index| len(&last, index)), [Some(3), Some(5), None]);
+    }
 
     #[test]
     fn every_entry_of_every_level_has_one_place() {

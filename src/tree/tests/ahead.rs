@@ -5,6 +5,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::listed_again::Again;
 use super::numbered::numbered;
 use super::*;
+use crate::format::{Directory, Subdirs};
+
+/// Directories `00`, `01`, ... that are made on access: as many as the first number says, and in each of them those of
+/// the next numbers; and a file.
+#[derive(Clone, Copy)]
+struct Made(&'static [u64], Subdirs);
+
+impl Directory for Made {
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let count = self.0.first().copied().unwrap_or(0);
+        let dirs = (0..count).map(|n| Entry::named(format!("{n:02}"), "", Node::LazyDir(n)));
+        Ok(dirs.chain([file("f", ".raw")]).collect())
+    }
+
+    fn subdirs(&self) -> Subdirs {
+        self.1
+    }
+
+    fn dir(&self, _: u64) -> Result<Arc<dyn Directory>> {
+        Ok(Arc::new(Self(self.0.get(1..).unwrap_or_default(), self.1)))
+    }
+}
 
 fn open(tree: &Tree, path: &str) -> (Ino, OpenDir) {
     let dir = tree.resolve(path).unwrap();
@@ -93,4 +115,33 @@ fn a_file_whose_length_needs_decoding_is_not_prepared() {
     let ino = tree.resolve("made.raw").unwrap();
     assert!(tree.known_file(ino).is_none());
     assert_eq!((tree.known_entry_attr(&open, ino), tree.entry_attr(&open, ino)), (None, KnownAttr::NoSize));
+}
+
+#[test]
+fn of_directories_that_are_made_on_access_eight_are_listed_ahead_if_that_costs_little() {
+    for (subdirs, listed) in [(Subdirs::Listed, 8), (Subdirs::Unknown, 0), (Subdirs::Known(10), 0)] {
+        let tree = tree(vec![Entry::own("all", Node::Dir(Arc::new(Made(&[1, 10], subdirs))))]);
+        let (_, open) = open(&tree, "all");
+        let first = open.entry(0).unwrap().unwrap().ino;
+        assert_eq!(tree.prepare(&open, 0).unwrap(), Some(1));
+        let below: Vec<Ino> = match tree.known_dir(first) {
+            Some(dir) => (0..10).map(|index| dir.entry(index).unwrap().unwrap().ino).collect(),
+            None => Vec::new(),
+        };
+        let visited = [first].iter().chain(&below).filter(|&&dir| tree.is_visited(dir)).count();
+        assert_eq!(visited, listed, "{subdirs:?}");
+    }
+}
+
+#[test]
+fn a_file_of_a_mebibyte_is_opened_ahead_and_a_longer_one_is_not() {
+    let zeros = |name, len| Entry::own(name, File::new(Content::Zeros(len)));
+    let tree = tree(vec![zeros("a", 1 << 20), zeros("b", (1 << 20) + 1)]);
+    let (_, open) = open(&tree, "");
+    for (index, is_opened) in [(1, true), (2, false)] {
+        let (next, file) = tree.prepare_file(&open, index, &Plain).unwrap();
+        assert_eq!((next, file.is_some()), (Some(index + 1), is_opened));
+        let ino = open.entry(index).unwrap().unwrap().ino;
+        assert!(tree.known_attr(ino).is_some_and(|attr| attr.size >= 1 << 20), "its size is known");
+    }
 }

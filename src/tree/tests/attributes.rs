@@ -92,3 +92,55 @@ fn stored_files_have_an_offset_attribute_and_open_files_are_shared() {
     drop(first);
     assert_eq!(tree.file(ino).unwrap().ino, ino);
 }
+
+#[test]
+fn the_bytes_in_the_container_are_an_attribute_if_there_are_any() {
+    let xattrs = |stored| {
+        let tree = tree(vec![Entry::own("x", File::new(Content::Zeros(1)).stored(stored))]);
+        let all = tree.xattrs(tree.resolve("x").unwrap()).unwrap();
+        all.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+    };
+    assert_eq!(xattrs(7), ["user.fzmfs.stored_size=7", "user.fzmfs.verified=no"]);
+    assert_eq!(xattrs(0), ["user.fzmfs.verified=no"]);
+}
+
+#[test]
+fn a_size_is_kept_beside_its_listing_only_if_that_may_be_dropped() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let counter = asked.clone();
+    let make = Arc::new(move |_: &dyn Fetch| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Ok(vec![7; 5])
+    });
+    let made = File::new(Content::Computed { len: None, make });
+    let dir = |file: &File| Node::dir(Attrs::new(), vec![Entry::own("made", file.clone())]);
+    let tree =
+        tree(vec![Entry::own("small", dir(&made)), Entry::own("made", made), numbered("a", 1), numbered("b", 1)]);
+    // The root has directories, so that it is not made again.
+    for (path, is_beside) in [("made", false), ("small/made", true)] {
+        let ino = tree.resolve(path).unwrap();
+        assert_eq!((tree.attr(ino, &Plain).unwrap().size, tree.has_size(ino)), (5, is_beside), "{path}");
+    }
+    let small = tree.resolve("small/made").unwrap();
+    tree.kept().small_limit = 0;
+    for dir in ["a", "b"] {
+        tree.open_dir(tree.resolve(dir).unwrap()).unwrap();
+    }
+    assert!(tree.known_dir(tree.parent(small)).is_none(), "dropped");
+    assert_eq!((tree.attr(small, &Plain).unwrap().size, asked.load(Ordering::Relaxed)), (5, 2));
+}
+
+#[test]
+fn closed_files_are_forgotten_once_their_table_is_full_and_open_ones_are_not() {
+    let tree = tree((0..40).map(|n| file(&format!("f{n}"), "")).collect());
+    let open = |n: u64| tree.file(tree.resolve(&format!("f{n}")).unwrap()).unwrap();
+    let held = open(0);
+    for n in 1..40 {
+        let before = tree.open.lock().unwrap();
+        let want = if before.len() == before.capacity() { 2 } else { before.len() + 1 };
+        drop(before);
+        drop(open(n));
+        assert_eq!(tree.open.lock().unwrap().len(), want, "{n}");
+    }
+    assert!(Arc::ptr_eq(&open(0), &held));
+}

@@ -7,7 +7,8 @@ use crate::bytes::FileOffset;
 use crate::format::Directory;
 
 /// A directory that cannot be listed, and counts the attempts.
-struct Broken(AtomicU64);
+#[derive(Default)]
+pub(super) struct Broken(AtomicU64);
 
 impl Directory for Broken {
     fn entries(&self) -> Result<Vec<Entry>> {
@@ -18,7 +19,7 @@ impl Directory for Broken {
 
 #[test]
 fn a_broken_directory_has_attributes_and_fails_to_list() {
-    let tree = tree(vec![Entry::own("bad", Node::Dir(Arc::new(Broken(AtomicU64::new(0))))), file("good", "")]);
+    let tree = tree(vec![Entry::own("bad", Node::Dir(Arc::new(Broken::default()))), file("good", "")]);
     let bad = tree.resolve("bad").unwrap();
     assert_eq!(tree.cheap_attr(bad).unwrap().nlink, 2);
     assert!(tree.entry(bad, 0).is_err());

@@ -241,3 +241,13 @@ fn inode_numbers_are_charged_to_the_account_and_listings_are_bounded() {
     let kept = tree.kept();
     assert!(kept.small.weight() <= kept.small_limit, "{:?}", kept.small);
 }
+
+#[test]
+fn a_lazy_file_of_unknown_length_is_known_to_need_decoding() {
+    let tree = tree(vec![Entry::own("small", Node::Dir(Arc::new(Small(0, Arc::default()))))]);
+    let dir = tree.resolve("small").unwrap();
+    let open = tree.open_dir(dir).unwrap();
+    let known = |name: &[u8]| tree.known_entry_attr(&open, tree.lookup(dir, name).unwrap().unwrap());
+    assert!(matches!(known(b"data.bin"), Some(KnownAttr::All(attr)) if attr.size == 1));
+    assert_eq!(known(b"data.json"), Some(KnownAttr::NoSize));
+}

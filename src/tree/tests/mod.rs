@@ -3,6 +3,8 @@
 mod ahead;
 mod attributes;
 mod first_listing;
+mod inner;
+mod kept;
 mod listed_again;
 mod names;
 mod numbered;

@@ -2,11 +2,13 @@
 
 use proptest::prelude::*;
 
+use super::first_listing::Broken;
 use super::*;
+use crate::format::Directory;
 
 #[test]
 fn names_of_a_directory_follow_the_contract() {
-    let rows: [(Vec<Entry>, &[&str]); 14] = [
+    let rows: [(Vec<Entry>, &[&str]); 15] = [
         (vec![file("a", ".raw"), file("b", ".json"), file("c", "")], &["a.raw", "b.json", "c"]),
         (vec![file("a/b", ".raw")], &["a%2Fb.raw"]),
         (vec![file("", ".raw"), file(".", ""), file("..", "")], &["%.raw", "%2E", "%2E%2E"]),
@@ -36,6 +38,7 @@ fn names_of_a_directory_follow_the_contract() {
         ),
         // A file and a directory with the same name.
         (vec![nested("a", ""), nested("a/b", "")], &["a", "a~2/", "a~2/b"]),
+        (vec![nested("a", ""), nested("a/b", ""), nested("a/c", "")], &["a", "a~2/", "a~2/b", "a~2/c"]),
         (vec![nested("a/b", ""), nested("a", ""), nested("a/c", "")], &["a/", "a/b", "a/c", "a~2"]),
     ];
     for (entries, want) in rows {
@@ -48,6 +51,41 @@ fn a_name_as_deep_as_its_bytes_allow_ends_in_escaped_slashes() {
     let all = paths(vec![nested(&"a/".repeat(5000), ".raw")]);
     assert_eq!(all.len(), 257);
     assert!(all[256].contains("a%2Fa%2F"));
+}
+
+/// A directory with a name of 301 components, of an entry that is made again or not, or with such a directory.
+#[derive(Clone, Copy)]
+enum Deep {
+    Kept,
+    MadeAgain,
+    Below,
+}
+
+impl Directory for Deep {
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let deep = nested(&"a/".repeat(300), ".raw");
+        Ok(match self {
+            Self::Kept => vec![deep],
+            Self::MadeAgain => vec![Entry { item: Some(0), ..deep }],
+            Self::Below => vec![Entry::own("below", Node::LazyDir(0))],
+        })
+    }
+
+    fn item(&self, _: u32, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
+        self.entries()?.into_iter().try_for_each(each)
+    }
+
+    fn dir(&self, _: u64) -> Result<Arc<dyn Directory>> {
+        Ok(Arc::new(Self::Kept))
+    }
+}
+
+#[test]
+fn no_entry_is_below_more_than_256_directories_however_they_are_made() {
+    for deep in [Deep::Kept, Deep::MadeAgain, Deep::Below] {
+        let all = paths(vec![Entry::own("all", Node::Dir(Arc::new(deep)))]);
+        assert_eq!(all.last().unwrap().matches('/').count(), 256);
+    }
 }
 
 #[test]
@@ -81,6 +119,8 @@ fn a_link_named_after_the_container_points_to_its_data() {
 fn a_typed_raw_file_has_an_npy_of_its_first_elements() {
     let t = tree(vec![typed("a", 10, 2), typed("short", 7, 2), Entry::own("other.bin", bytes("x"))]);
     assert_eq!(walk(&t, ROOT, ""), ["info.json", "a.raw", "a.npy", "short.raw", "other.bin"]);
+    let names = t.names(ROOT).unwrap().unwrap();
+    assert_eq!([0, 1, 2, 3, 9].map(|position| names.is_array(position)), [false, false, true, false, false]);
     let npy = read(&t, "a.npy");
     assert_eq!(npy.len(), 128 + 8);
     assert_eq!(npy[128..], noise(10)[..8]);
@@ -140,5 +180,35 @@ proptest! {
         distinct.sort();
         distinct.dedup();
         prop_assert_eq!(distinct.len(), all.len());
+    }
+}
+
+#[test]
+fn a_link_through_a_file_leads_nowhere_and_one_through_a_broken_directory_says_why() {
+    let link = |name, to: &str| Entry::own(name, Node::Link(to.into()));
+    let bad = Entry::own("bad", Node::Dir(Arc::new(Broken::default())));
+    let tree = tree(vec![file("plain", ""), bad, link("a", "plain/x"), link("b", "bad/x")]);
+    let follow = |name: &str| tree.follow(tree.resolve(name).unwrap()).unwrap_err().to_string();
+    assert_eq!(follow("a"), "no such entry (link)");
+    assert_eq!(follow("b"), "broken on purpose (table, at byte 0x7)");
+}
+
+#[test]
+fn an_npy_file_is_not_the_part_of_a_larger_content_that_its_raw_file_is() {
+    let array = File::new(Content::bytes(noise(8))).typed(Some(array(2))).part_of(Content::Zeros(8));
+    let tree = tree(vec![Entry::own("a.raw", array)]);
+    let is_part = |name: &str| tree.file(tree.resolve(name).unwrap()).unwrap().file.part_of.is_some();
+    assert_eq!(["a.raw", "a.npy"].map(is_part), [true, false]);
+}
+
+#[test]
+fn a_header_beside_a_principal_array_names_the_file_that_ends_with_its_elements() {
+    for (bytes, elements) in [(8, "encoding: raw\ndata file: a.raw\n"), (10, "byte skip: -1\ndata file: a.npy\n")] {
+        let array = File::new(Content::bytes(noise(bytes))).typed(Some(array(2))).principal();
+        let tree = tree(vec![Entry::own("a.raw", array)]);
+        let want = ["info.json", "a.raw", "a.npy", "a.nhdr", "a.mhd", "preview.png"];
+        assert_eq!(walk(&tree, ROOT, ""), want);
+        let header = String::from_utf8(read(&tree, "a.nhdr")).unwrap();
+        assert!(header.ends_with(elements), "{header}");
     }
 }
