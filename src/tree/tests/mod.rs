@@ -9,6 +9,7 @@ mod listed_again;
 mod names;
 mod numbered;
 mod zarr;
+mod zarr_faults;
 
 use serde_json::{Map, Value};
 

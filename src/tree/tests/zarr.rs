@@ -7,7 +7,7 @@ use crate::format::about::Attributes;
 use crate::format::{ArrayList, Arrays, NamedArray, Tiles};
 
 /// A container with arrays, and attributes.
-struct WithArrays(Arc<dyn Arrays>, Attributes);
+pub(super) struct WithArrays(pub(super) Arc<dyn Arrays>, pub(super) Attributes);
 
 impl Container for WithArrays {
     fn info(&self) -> Info {
@@ -47,7 +47,7 @@ fn tree_of(rows: &[Row<'_>]) -> Tree {
     Tree::new(Arc::new(WithArrays(list, Attributes::new())), OsStr::new("x.zt")).unwrap()
 }
 
-fn document(tree: &Tree, path: &str) -> Value {
+pub(super) fn document(tree: &Tree, path: &str) -> Value {
     serde_json::from_slice(&read(tree, path)).unwrap()
 }
 
@@ -71,7 +71,7 @@ fn below(tree: &Tree, dir: Ino, prefix: &str) -> Vec<String> {
     paths
 }
 
-const U1: &str = "'|u1'";
+pub(super) const U1: &str = "'|u1'";
 
 #[test]
 fn a_group_has_its_documents_and_those_of_all_below() {
@@ -252,4 +252,52 @@ fn chunks_beyond_number_are_found_without_being_listed() {
     for path in ["1073741824", "0/1024", "0/0/2", "01"] {
         assert!(tree.resolve(&format!("data.zarr/huge/c/{path}")).is_err(), "{path}");
     }
+}
+
+#[test]
+fn the_first_array_is_an_image_if_it_is_known_where_it_is() {
+    let array = |space| {
+        let array = Array { descr: U1.into(), itemsize: 1, shape: vec![2, 3] };
+        File { space, ..File::new(Content::Zeros(6)).typed(Some(array)) }
+    };
+    let image = array(crate::format::Space::new(vec![2.0, 0.5], None, Vec::new()));
+    let root = |files: &[&File]| {
+        let named = files.iter().enumerate().map(|(i, &file)| (format!("a{i}").into(), None, file.clone()));
+        let list = Arc::new(ArrayList::new(named.collect()));
+        let tree = Tree::new(Arc::new(WithArrays(list, Attributes::new())), OsStr::new("x.zt")).unwrap();
+        document(&tree, "data.zarr/zarr.json")["attributes"].clone()
+    };
+    let ome = root(&[&image, &array(None)])["ome"]["multiscales"][0].clone();
+    let scale = json!([{ "type": "scale", "scale": [2.0, 0.5] }]);
+    assert_eq!(ome["datasets"], json!([{ "path": "a0", "coordinateTransformations": scale }]));
+    assert_eq!((&ome["axes"][0]["name"], &ome["axes"][1]["name"]), (&json!("y"), &json!("x")));
+    assert_eq!(root(&[&array(None), &image]).get("ome"), None);
+    assert_eq!(root(&[]).get("ome"), None);
+}
+
+#[test]
+fn the_document_of_a_group_of_few_arrays_is_made_for_its_length() {
+    for (count, is_known) in [(16, true), (17, false)] {
+        let names: Vec<String> = (0..count).map(|n| format!("g/{n}")).collect();
+        let tree = tree_of(&names.iter().map(|name| (name.as_bytes(), None, U1, &[1][..])).collect::<Vec<_>>());
+        for dir in ["data.zarr", "data.zarr/g"].map(|path| tree.resolve(path).unwrap()) {
+            let open = tree.open_dir(dir).unwrap();
+            let document = tree.lookup(dir, b"zarr.json").unwrap().unwrap();
+            let known = tree.known_entry_attr(&open, document);
+            assert_eq!(matches!(known, Some(KnownAttr::All(_))), is_known, "{known:?}");
+        }
+    }
+}
+
+#[test]
+fn the_entries_of_a_group_are_those_that_it_passes_on() {
+    let container = WithArrays(Arc::new(Huge(vec![1])), Attributes::new());
+    let root = crate::tree::zarr::root(
+        container.arrays().unwrap().unwrap(),
+        &container.info(),
+        &container.sources(),
+        &Account::new(1 << 20, 0),
+    );
+    let stems: Vec<_> = root.entries().unwrap().into_iter().map(|entry| entry.stem).collect();
+    assert_eq!(stems, [&b"zarr"[..], b"huge"]);
 }

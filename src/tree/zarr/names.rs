@@ -275,3 +275,60 @@ impl NamesBuilder {
         ZarrNames { _charges: self.charges, ..self.names }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{Array, Tiles};
+
+    fn named(name: &str, dimensions: Option<&str>, shape: &[u64]) -> NamedArray {
+        let array = Array { descr: "'|u1'".into(), itemsize: 1, shape: shape.to_vec() };
+        let dimensions = dimensions.map(|names| names.split(' ').map(str::to_owned).collect());
+        NamedArray { name: name.into(), array, type_name: None, tiles: Tiles::default(), stored: 0, dimensions }
+    }
+
+    fn builder(arrays: &[NamedArray], account: &Account) -> NamesBuilder {
+        let mut builder = NamesBuilder::new(account, to_u64(arrays.len())).unwrap();
+        (0..).zip(arrays).for_each(|(index, array)| builder.add(index, array).unwrap());
+        builder
+    }
+
+    #[test]
+    fn a_suffix_is_one_that_no_array_has_and_the_next_one_is_looked_for_after_it() {
+        let arrays = ["a", "a~2", "a", "a"].map(|name| named(name, None, &[1]));
+        let builder = builder(&arrays, &Account::new(1 << 20, 0));
+        assert_eq!(builder.taken.get(&builder.hash("a")).map(|taken| taken.next), Some(5));
+        let names = builder.finish();
+        let paths: Vec<_> = (0..).zip(&arrays).map(|(index, array)| names.path(index, array)).collect();
+        assert_eq!(paths, ["a", "a~2", "a~3", "a~4"]);
+    }
+
+    #[test]
+    fn a_dimension_has_its_name_unless_that_has_another_size_in_the_group() {
+        let arrays = [("a", &[2, 3][..]), ("b", &[2, 3]), ("c", &[4, 5]), ("g/d", &[2, 6]), ("h/e", &[2, 3])]
+            .map(|(name, shape)| named(name, Some("y x"), shape));
+        let names = builder(&arrays, &Account::new(1 << 20, 0)).finish();
+        let all: Vec<_> = (0..).zip(&arrays).map(|(index, array)| names.dimensions(index, array).join(" ")).collect();
+        assert_eq!(all, ["y x", "y x", "size_4 size_5", "size_2 size_6", "y x"]);
+    }
+
+    #[test]
+    fn names_are_charged_for_as_long_as_they_are_kept() {
+        let account = Account::new(1 << 20, 0);
+        let builder = builder(&["g/x", "a", "a"].map(|name| named(name, None, &[1])), &account);
+        let building = account.memory().used();
+        let names = builder.finish();
+        // Three arrays and a group, and a name that is not the array's own.
+        let kept = 3 * PER_MEMBER + 2 * PER_NAME + PER_NAME + to_u64("a~2".len());
+        assert_eq!((building, account.memory().used()), (kept + 3 * PER_NAME, kept));
+        drop(names);
+        assert_eq!(account.memory().used(), 0);
+    }
+
+    #[test]
+    fn members_have_numbers_of_32_bits_and_one_more_for_none() {
+        let largest = u64::from(u32::MAX) - 1;
+        assert_eq!(number_of(largest).unwrap(), u32::MAX - 1);
+        assert_eq!(number_of(largest + 1).unwrap_err().kind(), &Kind::TooLarge { value: largest + 1, limit: largest });
+    }
+}
