@@ -21,8 +21,10 @@ fn grid(shape: &[u64], chunk: &[u64], block: &[u64], window: Option<Part<'_>>) -
 
 #[test]
 fn dimensions_that_follow_each_other_in_both_orders_are_one_axis() {
+    // Chunk, block and window; the number of axes.
+    type Row<'a> = (&'a [u64], &'a [u64], Option<Part<'a>>, usize);
     let whole: &[u64] = &[4, 5, 6];
-    let rows: [(&[u64], &[u64], Option<Part<'_>>, usize); 8] = [
+    let rows: [Row<'_>; 8] = [
         (whole, whole, None, 1),
         // Blocks of whole planes, of columns, of rows.
         (whole, &[2, 5, 6], None, 1),
@@ -79,12 +81,11 @@ fn only_what_is_outside_the_array_is_cleared() {
         let view = View::new(&content, &Plain).unwrap();
         let inside = |index: u64| {
             let mut rest = index;
-            let fits = window.iter().zip(shape).rev().map(|(side, len)| {
+            window.iter().zip(shape).rev().all(|(side, len)| {
                 let at = rest % side;
                 rest /= side;
                 at < *len
-            });
-            fits.fold(true, |all, fits| all && fits)
+            })
         };
         for from in 0..view.len() {
             for to in from..=view.len() {
