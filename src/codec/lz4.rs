@@ -261,7 +261,9 @@ mod tests {
         let mixed = [noise(5000), text[..5000].to_vec(), noise(300), text[..5000].to_vec()].concat();
         let mut samples = vec![vec![], vec![7], noise(3000), text, coarse, runs, pairs, mixed];
         if cfg!(miri) {
-            samples.iter_mut().for_each(|bytes: &mut Vec<u8>| bytes.truncate(500));
+            for bytes in &mut samples {
+                bytes.truncate(500);
+            }
         }
         samples
     }
