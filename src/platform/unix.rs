@@ -343,4 +343,11 @@ pub mod testing {
     pub fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
     }
+    /// Gives a file an access control list.
+    ///
+    /// # Errors
+    /// From setxattr(2): also if its file system has none.
+    pub fn set_access_list(path: &Path, list: &[u8]) -> io::Result<()> {
+        Ok(rustix::fs::setxattr(path, "system.posix_acl_access", list, rustix::fs::XattrFlags::empty())?)
+    }
 }

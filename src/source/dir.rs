@@ -128,10 +128,13 @@ impl Dir {
         list(self.fd(), b"", DEPTH, each)
     }
 
-    /// The directory that `name`, a path below this one, is in, unless it is this one; and its name there, which is
-    /// empty for this one itself.
-    fn around_below<'a>(&self, name: &'a OsStr) -> Result<(Option<OwnedFd>, &'a OsStr)> {
+    /// The directory that `name`, a path below this one, is in, unless it is this one; and its name there, unless it is
+    /// this one itself.
+    fn around_below<'a>(&self, name: &'a OsStr) -> Result<(Option<OwnedFd>, Option<&'a OsStr>)> {
         let path = name.as_bytes().strip_suffix(b"/").unwrap_or(name.as_bytes());
+        if path.is_empty() {
+            return Ok((None, None));
+        }
         let mut parts = path.split(|&byte| byte == b'/').map(OsStr::from_bytes);
         let last = parts.next_back().unwrap_or_default();
         let mut dir: Option<OwnedFd> = None;
@@ -140,38 +143,36 @@ impl Dir {
             let from = dir.as_ref().map_or_else(|| self.fd(), AsFd::as_fd);
             dir = Some(open_dir(from, part, SEARCH, Links::Refused).map_err(refused)?);
         }
-        if dir.is_some() || !last.is_empty() {
-            plain(last)?;
-        }
-        Ok((dir, last))
+        plain(last)?;
+        Ok((dir, Some(last)))
     }
 
     /// Opens the regular file `name`, a path below this directory.
     pub(super) fn file_below(&self, name: &OsStr) -> Result<(File, Identity)> {
         let (dir, name) = self.around_below(name)?;
+        let name = name.unwrap_or_default();
         plain(name)?;
         open_regular(dir.as_ref().map_or_else(|| self.fd(), AsFd::as_fd), name, Links::Refused)
     }
 
-    fn stat_below(&self, name: &OsStr) -> Result<(Stat, Option<OwnedFd>)> {
+    /// State of `name`, a path below this directory, and what [`Dir::around_below`] finds on the way.
+    fn stat_below<'a>(&self, name: &'a OsStr) -> Result<(Stat, Option<OwnedFd>, Option<&'a OsStr>)> {
         let (dir, name) = self.around_below(name)?;
         let at = dir.as_ref().map_or_else(|| self.fd(), AsFd::as_fd);
-        let stat = if name.is_empty() { fstat(at) } else { statat(at, name, AtFlags::SYMLINK_NOFOLLOW) };
-        Ok((stat.map_err(refused)?, dir))
+        let stat = name.map_or_else(|| fstat(at), |name| statat(at, name, AtFlags::SYMLINK_NOFOLLOW));
+        Ok((stat.map_err(refused)?, dir, name))
     }
 
     /// The identity of `name`, a path below this directory, now; links are not followed.
     pub(super) fn identity_below(&self, name: &OsStr) -> Result<Identity> {
-        self.stat_below(name).map(|(stat, _)| Identity::of(&stat))
+        self.stat_below(name).map(|(stat, ..)| Identity::of(&stat))
     }
 
     /// Looks at `name`, a path below this directory; links are not followed. Of a directory, its readers are those who
     /// may search it.
     pub(super) fn seen_below(&self, name: &OsStr) -> Result<Seen> {
-        let (stat, dir) = self.stat_below(name)?;
-        let (_, last) = self.around_below(name)?;
-        let dir = dir.as_ref().map_or_else(|| self.fd(), AsFd::as_fd);
-        let rights = Rights::of(&stat, dir, Some(last).filter(|last| !last.is_empty()));
+        let (stat, dir, name) = self.stat_below(name)?;
+        let rights = Rights::of(&stat, dir.as_ref().map_or_else(|| self.fd(), AsFd::as_fd), name);
         let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         Ok(Seen::new(&stat, if is_dir { rights.searching() } else { rights }))
     }

@@ -105,7 +105,12 @@ impl Rights {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::platform;
+    use crate::platform::testing::{make_fifo, set_access_list, set_mode};
+    use crate::source::{Dir, Top};
 
     fn rights(uid: u32, gid: u32, mode: u32) -> Rights {
         Rights { uid: Some(uid), gid: Some(gid), mode }
@@ -143,14 +148,15 @@ mod tests {
         assert_eq!(rights(1, 1, 0o711).searching(), rights(1, 1, 0o444));
     }
 
+    /// A list with the entries `(tag, rights)`; those that name a user name this one.
+    fn list(entries: &[(u16, u16)]) -> Vec<u8> {
+        let id = platform::user().0.to_le_bytes();
+        let entry = |(tag, rights): &(u16, u16)| [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id].concat();
+        VERSION.into_iter().chain(entries.iter().flat_map(entry)).collect()
+    }
+
     #[test]
     fn a_list_takes_from_the_group_and_from_others_what_it_denies() {
-        let list = |entries: &[(u16, u16)]| {
-            let entries = entries
-                .iter()
-                .flat_map(|(tag, rights)| [tag.to_le_bytes(), rights.to_le_bytes(), [255; 2], [255; 2]].concat());
-            VERSION.into_iter().chain(entries).collect::<Vec<u8>>()
-        };
         for (mode, entries, want) in [
             // The mask stands where the group's rights are.
             (0o640, &[(1, 6), (USER, 4), (OWNING_GROUP, 0), (MASK, 4), (OTHERS, 0)][..], 0o600),
@@ -160,10 +166,37 @@ mod tests {
             (0o644, &[(1, 6), (OWNING_GROUP, 4), (GROUP, 0), (MASK, 4), (OTHERS, 4)], 0o640),
             (0o664, &[(1, 6), (OWNING_GROUP, 6), (GROUP, 7), (MASK, 6), (OTHERS, 4)], 0o664),
             (0o644, &[(1, 6), (OWNING_GROUP, 4), (OTHERS, 4)], 0o644),
+            // Whom it does not mention it grants nothing.
+            (0o644, &[(1, 6), (OWNING_GROUP, 4)], 0o640),
+            (0o644, &[(1, 6), (OTHERS, 4)], 0o604),
             (0o644, &[], 0o600),
         ] {
             assert_eq!(rights(1, 1, mode).within(&list(entries)).mode, want, "{mode:o} {entries:?}");
         }
         assert_eq!(rights(1, 1, 0o777).within(b"another version").mode, 0o700);
+    }
+    #[test]
+    fn the_list_of_a_file_or_directory_counts_and_not_that_of_the_directory_around_it() {
+        let tmp = tempfile::tempdir().unwrap();
+        let at = |name: &str| tmp.path().join(name);
+        for name in ["plain", "listed"] {
+            std::fs::write(at(name), b"text").unwrap();
+            set_mode(&at(name), 0o644).unwrap();
+        }
+        make_fifo(&at("fifo")).unwrap();
+        let denies = list(&[(1, 7), (USER, 0), (OWNING_GROUP, 4), (MASK, 4), (OTHERS, 4)]);
+        if ["listed", "fifo", ""].into_iter().any(|name| set_access_list(&at(name), &denies).is_err()) {
+            // This file system has none.
+            return;
+        }
+        let (dir, top) = (Dir::open(tmp.path()).unwrap(), Top::open(tmp.path()).unwrap());
+        let below = top.below(Path::new("")).unwrap();
+        // Nobody reads a FIFO.
+        for (name, mode) in [("plain", 0o644), ("listed", 0o700), ("fifo", 0o744)] {
+            assert_eq!(dir.seen_below(OsStr::new(name)).unwrap().rights.mode, mode, "{name}");
+            assert_eq!(below.stat(OsStr::new(name)).unwrap().rights.mode, mode, "{name}");
+        }
+        assert_eq!(dir.seen_below(OsStr::new("/")).unwrap().rights.mode, 0o400);
+        assert_eq!(below.stat_itself().unwrap().rights.mode, 0o700);
     }
 }

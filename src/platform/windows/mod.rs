@@ -155,4 +155,11 @@ pub mod testing {
     pub fn set_mode(_: &Path, _: u32) -> io::Result<()> {
         Err(ErrorKind::Unsupported.into())
     }
+    /// There are no such lists.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn set_access_list(_: &Path, _: &[u8]) -> io::Result<()> {
+        Err(ErrorKind::Unsupported.into())
+    }
 }
