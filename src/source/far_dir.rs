@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::pages::Pages;
 use super::seen::Seen;
 use super::{Prefix, Source};
-use crate::account::Names;
+use crate::account::{Account, Names};
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::limits::Charge;
@@ -24,6 +24,10 @@ pub struct FarDir {
     listed: Mutex<ListedPages>,
 }
 
+/// Passes the entries of the page that begins at a token, or of the first one, to a function; returns where the next page
+/// begins.
+type ReadPage<'a> = dyn FnMut(Option<&str>, &mut dyn FnMut(&str, Seen) -> Result<()>) -> Result<Option<String>> + 'a;
+
 /// The pages of the list that were read.
 #[derive(Debug)]
 struct ListedPages {
@@ -37,9 +41,7 @@ struct ListedPages {
 impl FarDir {
     /// The directory `dir` below `prefix`. Makes no request.
     pub(super) fn new(prefix: &Arc<Prefix>, dir: String) -> Self {
-        let (names, entries, charges) = (Names::new(prefix.account()), Vec::new(), Vec::new());
-        let listed = Mutex::new(ListedPages { names, entries, charges, pages: Pages::default() });
-        Self { prefix: prefix.clone(), dir, listed }
+        Self { prefix: prefix.clone(), dir, listed: Mutex::new(ListedPages::new(prefix.account())) }
     }
 
     /// The path of `name` in it.
@@ -92,9 +94,7 @@ impl FarDir {
     /// As [`Prefix::page`].
     pub(super) fn names_from(&self, at: usize, each: &mut dyn FnMut(&[u8], FileType)) -> Result<Option<usize>> {
         let mut listed = self.lock();
-        while listed.entries.len() <= at && !listed.pages.is_end() {
-            listed.more(self)?;
-        }
+        listed.reach(at, &mut |from, each| self.prefix.page(&self.dir, from, each))?;
         let entries = listed.entries.iter().enumerate().skip(at);
         let name = |number| listed.names.bytes(number).unwrap_or_default().to_vec();
         let found: Vec<(Vec<u8>, FileType)> = entries.map(|(number, seen)| (name(number), seen.kind)).collect();
@@ -113,10 +113,22 @@ impl FarDir {
 }
 
 impl ListedPages {
+    fn new(account: &Account) -> Self {
+        Self { names: Names::new(account), entries: Vec::new(), charges: Vec::new(), pages: Pages::default() }
+    }
+
+    /// Reads pages until entry `at` is there, if there are so many.
+    fn reach(&mut self, at: usize, page: &mut ReadPage<'_>) -> Result<()> {
+        while self.entries.len() <= at && !self.pages.is_end() {
+            self.more(page)?;
+        }
+        Ok(())
+    }
+
     /// Reads the next page.
-    fn more(&mut self, dir: &FarDir) -> Result<()> {
+    fn more(&mut self, page: &mut ReadPage<'_>) -> Result<()> {
         let before = self.entries.len();
-        let next = dir.prefix.page(&dir.dir, self.pages.from(), |name, seen| {
+        let next = page(self.pages.from(), &mut |name, seen| {
             // Objects come before the directories of their names.
             if self.names.insert(name)? {
                 self.entries.push(seen);
@@ -126,7 +138,41 @@ impl ListedPages {
         let found = self.entries.len() - before;
         self.pages.read(found, next)?;
         let bytes = to_u64(found * size_of::<Seen>());
-        self.charges.push(dir.prefix.account().charge_list(bytes, "directory")?);
+        self.charges.push(self.names.account().charge_list(bytes, "directory")?);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_read_as_far_as_it_is_asked_for_and_charged() {
+        const PAGE: usize = 1000;
+        let (account, alone) = (Account::new(16 << 20, 0), Account::new(16 << 20, 0));
+        let (mut listed, mut asked) = (ListedPages::new(&account), Vec::new());
+        let name = |number: usize| format!("{number:05}");
+        let mut reach = |at| {
+            let page = &mut |from: Option<&str>, each: &mut dyn FnMut(&str, Seen) -> Result<()>| {
+                let first = from.map_or(0_usize, |token| token.parse().unwrap());
+                asked.push(first);
+                // Each begins with a name that the page before it had.
+                (first.saturating_sub(1)..first + PAGE).try_for_each(|number| each(&name(number), Seen::far_dir()))?;
+                Ok((first < 2 * PAGE).then(|| (first + PAGE).to_string()))
+            };
+            listed.reach(at, page).unwrap();
+            (listed.entries.len(), asked.clone())
+        };
+        assert_eq!(reach(0), (PAGE, vec![0]));
+        assert_eq!(reach(PAGE - 1), (PAGE, vec![0]));
+        assert_eq!(reach(PAGE), (2 * PAGE, vec![0, PAGE]));
+        for _ in 0..2 {
+            assert_eq!(reach(10 * PAGE), (3 * PAGE, vec![0, PAGE, 2 * PAGE]));
+        }
+        let mut names = Names::new(&alone);
+        (0..3 * PAGE).for_each(|number| assert!(names.insert(name(number)).unwrap()));
+        let entries = to_u64(3 * PAGE * size_of::<Seen>());
+        assert_eq!(account.memory().used(), alone.memory().used() + entries);
     }
 }
