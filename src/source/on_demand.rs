@@ -175,6 +175,7 @@ impl Drop for OnDemand {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Backing;
     use super::*;
 
     fn sources(dir: &Path, n: u64, files: &Arc<OpenFiles>) -> Vec<Arc<Source>> {
@@ -195,6 +196,7 @@ mod tests {
             assert_eq!(source.get(FileOffset(0), 8, "x").unwrap(), i.to_le_bytes());
             assert!(files.len() <= 3 && source.is_same_in_memory());
         }
+        assert_eq!(files.len(), 3);
         drop(sources);
         assert_eq!(files.len(), 0);
     }
@@ -225,5 +227,16 @@ mod tests {
         }
         sources[3].check().unwrap();
         assert_eq!(sources[3].get(FileOffset(0), 8, "x").unwrap(), 3_u64.to_le_bytes());
+    }
+    #[test]
+    fn a_read_that_the_system_refuses_is_an_error_and_no_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = sources(dir.path(), 1, &Arc::default()).remove(0);
+        let Backing::Other(origin) = &source.bytes else { unreachable!() };
+        // No file has such an offset.
+        assert!(matches!(origin.read(FileOffset(1 << 63), &mut [0], "x").unwrap_err().kind(), Kind::Io(_)));
+        source.check().unwrap();
+        assert!(matches!(origin.read(FileOffset(8), &mut [0], "x").unwrap_err().kind(), Kind::Changed));
+        assert!(source.check().is_err());
     }
 }

@@ -123,3 +123,43 @@ impl PinnedNames {
 pub(super) fn is_missing(e: &Error) -> bool {
     matches!(e.kind(), Kind::Io(e) if e.kind() == io::ErrorKind::NotFound)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_changed_just_now_is_looked_at_again_after_the_step_and_no_other() {
+        let tmp = tempfile::tempdir().unwrap();
+        let (dir, account) = (Dir::open(tmp.path()).unwrap(), Account::new(1 << 20, 0));
+        std::fs::write(tmp.path().join("old"), b"old").unwrap();
+        let long_ago = [1, 2, 3, 4];
+        let is_seen = || {
+            std::fs::write(tmp.path().join("new"), b"").unwrap();
+            let mut pinned = PinnedNames::empty(&account);
+            pinned.add(&dir, b"old").unwrap();
+            pinned.add(&dir, b"new").unwrap();
+            pinned.pins.set(0, long_ago).unwrap();
+            // In the step in which it was pinned.
+            std::fs::write(tmp.path().join("new"), b"more").unwrap();
+            pinned.wait_for_step(&dir).unwrap();
+            let pins: Vec<Pin> = pinned.pins().collect();
+            assert_eq!(pins[0], Pin::from_words(long_ago));
+            pins[1].size == 4
+        };
+        // This thread may be stopped for longer than a step.
+        assert!((0..20).any(|_| is_seen()));
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_looked_up_is_an_error_and_one_that_is_missing_is_not() {
+        let tmp = tempfile::tempdir().unwrap();
+        let (dir, account) = (Dir::open(tmp.path()).unwrap(), Account::new(1 << 20, 0));
+        std::fs::write(tmp.path().join("file"), b"text").unwrap();
+        let pin = |name: &str| PinnedNames::new(&dir, [Ok(name)], &account).map(|pinned| pinned.len());
+        assert_eq!((pin("file").unwrap(), pin("none").unwrap()), (1, 0));
+        for name in ["file/x", &"x".repeat(1000)] {
+            assert!(matches!(pin(name).unwrap_err().kind(), Kind::Io(_)), "{name}");
+        }
+    }
+}

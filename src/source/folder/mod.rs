@@ -245,7 +245,12 @@ impl Folder {
 
 /// Maximum number of files that one folder keeps open.
 pub(super) fn descriptors() -> NonZeroUsize {
-    NonZeroUsize::new((most_descriptors() / 8).min(OPEN)).unwrap_or(NonZeroUsize::MIN)
+    share(most_descriptors())
+}
+
+/// The part of `most` descriptors that a folder may have.
+fn share(most: usize) -> NonZeroUsize {
+    NonZeroUsize::new((most / 8).min(OPEN)).unwrap_or(NonZeroUsize::MIN)
 }
 
 #[cfg(test)]

@@ -66,6 +66,7 @@ fn files_at_any_depth_are_pinned_and_a_new_one_is_a_change() {
 fn all_files_are_read_and_few_are_open() {
     let (_tmp, folder) = folder(500);
     assert_eq!(folder.len(), 500);
+    assert!(!folder.is_same_in_memory(0), "it is not open");
     for i in (0..500).chain([7, 499, 0]) {
         assert_eq!(read(&folder, i).unwrap(), i);
         assert!(folder.open.len() <= OPEN);
@@ -73,6 +74,36 @@ fn all_files_are_read_and_few_are_open() {
     assert_eq!(folder.open.len(), descriptors().get());
     assert!(matches!(folder.source("00500").unwrap_err().kind(), Kind::NotFound));
     folder.check_some(500).unwrap();
+}
+
+#[test]
+fn a_folder_takes_an_eighth_of_the_descriptors_at_most_64_and_at_least_one() {
+    for (most, want) in [(0, 1), (7, 1), (8, 1), (80, 10), (512, 64), (1024, 64), (usize::MAX, 64)] {
+        assert_eq!(share(most).get(), want, "{most}");
+    }
+    assert_eq!(descriptors(), share(most_descriptors()));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_or_looked_at_has_not_changed_for_that() {
+    let tmp = tempfile::tempdir().unwrap();
+    let at = |name: &str| tmp.path().join(name);
+    std::fs::create_dir(at("in")).unwrap();
+    std::fs::write(at("in/file"), [7; 8]).unwrap();
+    let (dir, account) = (Dir::open(tmp.path()).unwrap(), Account::new(1 << 20, 0));
+    // Without its directory, which changes below.
+    let folder = Folder::pinned_in(&dir, PinnedNames::new(&dir, [Ok("in/file")], &account).unwrap());
+    let is_io = |result: Result<()>| matches!(result.unwrap_err().kind(), Kind::Io(_));
+    // No file has such an offset.
+    assert!(is_io(folder.read(0, FileOffset(1 << 63), &mut [0], "x")));
+    folder.open.clear();
+    std::fs::rename(at("in"), at("moved")).unwrap();
+    std::fs::write(at("in"), b"a file").unwrap();
+    assert!(is_io(folder.check(0)) && is_io(folder.read(0, FileOffset(0), &mut [0], "x")));
+    folder.check_some(1).unwrap();
+    folder.unchanged().unwrap();
+    std::fs::remove_file(at("in")).unwrap();
+    assert!(matches!(folder.check_some(1).unwrap_err().kind(), Kind::Changed));
 }
 
 #[test]
