@@ -35,7 +35,11 @@ pub(super) fn make_room(top: BorrowedFd<'_>, most: Option<u64>, need: u64, is_ow
         return false;
     }
     let excess = most.map_or(0, |most| all.saturating_add(need).saturating_sub(most));
-    let mut remove = excess.max(lacking(top, need));
+    let lacking = fstatvfs(top).map_or(u64::MAX, |disk| {
+        let [size, free] = [disk.f_blocks, disk.f_bavail].map(|blocks| blocks.saturating_mul(disk.f_frsize));
+        lacking(size, free, need)
+    });
+    let mut remove = excess.max(lacking);
     for file in found {
         if remove == 0 {
             break;
@@ -88,19 +92,19 @@ fn found(top: BorrowedFd<'_>, is_own: impl Fn(&str) -> bool) -> Vec<CachedFile> 
     found
 }
 
-/// How many bytes are missing for `need` bytes while a part of the disk stays free.
-fn lacking(top: BorrowedFd<'_>, need: u64) -> u64 {
-    let Ok(stat) = fstatvfs(top) else { return u64::MAX };
-    let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
-    (bytes(stat.f_blocks) / FREE).min(FREE_BYTES).saturating_add(need).saturating_sub(bytes(stat.f_bavail))
+/// How many bytes are missing for `need` bytes on a disk of `size` bytes, `free` of which are free, while a part of it
+/// stays free.
+fn lacking(size: u64, free: u64, need: u64) -> u64 {
+    (size / FREE).min(FREE_BYTES).saturating_add(need).saturating_sub(free)
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::platform::AsFd;
     use std::fs;
+    use std::path::Path;
 
     use super::*;
+    use crate::platform::AsFd;
 
     #[test]
     fn the_oldest_files_make_room_and_no_others_are_touched() {
@@ -108,24 +112,51 @@ mod tests {
         let object = tmp.path().join("0".repeat(64));
         fs::create_dir(&object).unwrap();
         let name = |i: u64| object.join(format!("own-{i}"));
+        let dated = |path: &Path, seconds| {
+            let used = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap();
+            fs::File::options().write(true).open(path).unwrap().set_modified(used).unwrap();
+        };
         let is_own = |name: &str| name.starts_with("own-");
         for i in 0..10 {
             fs::write(name(i), [0; 1000]).unwrap();
-            let used = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(i ^ 1)).unwrap();
-            fs::File::options().write(true).open(name(i)).unwrap().set_modified(used).unwrap();
+            dated(&name(i), i ^ 1);
         }
-        let other = [object.join("version"), object.join("part-1-1"), tmp.path().join("mine")];
+        // The names of other directories are no numbers, or too short.
+        let others = ["g".repeat(64), "0".repeat(63)].map(|name| tmp.path().join(name));
+        others.iter().for_each(|dir| fs::create_dir(dir).unwrap());
+        let [long, short] = others.map(|dir| dir.join("own-0"));
+        let other = [object.join("version"), object.join("part-1-1"), tmp.path().join("mine"), long, short];
         for path in &other {
             fs::write(path, [0; 5000]).unwrap();
         }
+        // Left by a killed process.
+        let abandoned = object.join("part-1-2");
+        fs::write(&abandoned, b"abandoned").unwrap();
+        dated(&abandoned, 0);
         let top = fs::File::open(tmp.path()).unwrap();
         let top = top.as_fd();
         assert!(make_room(top, Some(10_000), 2500, is_own));
         let left: Vec<u64> = (0..10).filter(|&i| name(i).exists()).collect();
         assert_eq!(left, [2, 4, 5, 6, 7, 8, 9]);
-        assert!(other.iter().all(|path| path.exists()));
+        assert!(other.iter().all(|path| path.exists()) && !abandoned.exists());
+        assert_eq!(used(top, is_own), 7000);
         assert!(make_room(top, None, 1000, is_own));
         assert!(!make_room(top, None, u64::MAX, is_own));
         assert!((0..10).all(|i| !name(i).exists()) && other.iter().all(|path| path.exists()));
+        assert!(make_room(top, Some(1000), 1000, is_own) && !make_room(top, Some(999), 1000, is_own));
+    }
+
+    #[test]
+    fn a_twentieth_of_the_disk_stays_free_or_a_gigabyte_if_that_is_less() {
+        for (size, free, need, want) in [
+            (2000, 100, 0, 0),
+            (2000, 99, 0, 1),
+            (2000, 100, 7, 7),
+            (100 << 30, FREE_BYTES, 0, 0),
+            (100 << 30, FREE_BYTES - 1, 5, 6),
+            (2000, 50, u64::MAX, u64::MAX - 50),
+        ] {
+            assert_eq!(lacking(size, free, need), want, "{need} on {size} with {free}");
+        }
     }
 }
