@@ -333,7 +333,7 @@ impl Top {
         let (mut at, mut rest) = (None, path.as_os_str().as_bytes());
         loop {
             let (part, more) = one_call(rest);
-            match resolved(at.as_ref().unwrap_or(fd), part) {
+            match resolved(|| open_beneath(at.as_ref().unwrap_or(fd), part)) {
                 Ok(fd) if more.is_empty() => return Ok(Below::Local(fd)),
                 Ok(fd) => at = Some(fd),
                 // The system call is missing, or forbidden here.
@@ -365,10 +365,9 @@ fn one_call(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// As [`open_beneath`], again while directories on the way are being renamed.
-fn resolved(fd: &OwnedFd, path: &[u8]) -> Result<OwnedFd, Errno> {
-    let attempt = || open_beneath(fd, path);
-    (1..ATTEMPTS).map(|_| attempt()).find(|found| !matches!(found, Err(Errno::AGAIN))).unwrap_or_else(attempt)
+/// What `open` finds, which is called again while directories on the way are being renamed.
+fn resolved<T>(open: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+    (1..ATTEMPTS).map(|_| open()).find(|found| !matches!(found, Err(Errno::AGAIN))).unwrap_or_else(&open)
 }
 
 /// The directory `path` below `fd`, component by component; calls `each` with every one.

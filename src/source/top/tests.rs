@@ -34,6 +34,57 @@ fn a_path_longer_than_a_call_takes_is_resolved_in_few_calls() {
         (rest, calls) = (more, calls + 1);
     }
     assert_eq!(calls, 3);
+    // As long as one call takes.
+    let longest = [&b"d/".repeat(LONGEST / 2)[..], b"d"].concat();
+    assert_eq!((longest.len(), one_call(&longest)), (LONGEST, (&longest[..], &b""[..])));
+}
+
+#[test]
+fn a_path_is_resolved_again_while_a_directory_on_it_is_renamed_and_not_for_ever() {
+    for (busy, calls) in [(0, 1), (3, 4), (u32::MAX, ATTEMPTS)] {
+        let called = std::cell::Cell::new(0);
+        let found = resolved(|| {
+            called.set(called.get() + 1);
+            if called.get() > busy { Ok(()) } else { Err(Errno::AGAIN) }
+        });
+        assert_eq!((called.get(), found.is_ok()), (calls, busy < ATTEMPTS));
+    }
+    let called = std::cell::Cell::new(0);
+    let missing = || {
+        called.set(called.get() + 1);
+        Err::<(), _>(Errno::NOENT)
+    };
+    assert_eq!((resolved(missing), called.get()), (Err(Errno::NOENT), 1));
+}
+
+#[test]
+fn another_file_system_below_is_not_entered() {
+    if !Path::new("/proc/self").exists() {
+        return;
+    }
+    let top = Top::open(Path::new("/")).unwrap();
+    for ways in [Top::below as fn(&Top, &Path) -> Result<Below>, by_walking] {
+        assert_eq!(ways(&top, Path::new("proc")).unwrap_err().errno(), libc::EXDEV);
+    }
+}
+
+#[test]
+fn a_directory_of_this_machine_has_the_space_of_its_file_system_and_tells_files_apart_by_their_place() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        std::fs::write(dir.path().join(name), b"text").unwrap();
+    }
+    let top = Top::open(dir.path()).unwrap();
+    let (space, disk) = (top.space().unwrap(), platform::fstatvfs(Dir::open(dir.path()).unwrap().fd()).unwrap());
+    // Some change their size.
+    assert_eq!((space.block, space.blocks == 0), (disk.f_frsize, disk.f_blocks == 0));
+    let below = top.below(Path::new("")).unwrap();
+    assert!(!below.is_far());
+    let place = |name: &str| below.identity(OsStr::new(name)).unwrap();
+    assert_eq!(place("a"), below.stat(OsStr::new("a")).unwrap().identity());
+    assert_ne!(place("a"), place("b"));
+    std::fs::write(dir.path().join("a"), b"longer text").unwrap();
+    assert_eq!(place("a"), below.stat(OsStr::new("a")).unwrap().identity());
 }
 
 #[test]
