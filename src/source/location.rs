@@ -102,15 +102,17 @@ mod tests {
     fn a_url_is_told_from_a_path() {
         for path in ["a.fzm", "/a/b", "./http://x", "a://b", "://x", "c d://x", "http:/x", "x"] {
             assert_eq!(Location::of(Path::new(path)).unwrap(), Location::Local(Path::new(path).into()), "{path}");
+            assert!(!Location::is_remote(Path::new(path)), "{path}");
         }
         for url in ["s3://bucket/key", "http://h/x", "https://h/x", "HTTPS://h/x?y"] {
             assert_eq!(Location::of(Path::new(url)).unwrap(), Location::Remote(url));
+            assert!(Location::is_remote(Path::new(url)), "{url}");
         }
         for (url, path) in [("file:///a/b%20c%2", "/a/b c%2"), ("file://localhost/x", "/x"), ("FILE:///%41", "/A")] {
             assert_eq!(Location::of(Path::new(url)).unwrap(), Location::Local(Path::new(path).into()));
         }
         for url in ["gs://bucket/key", "ftp://h/x", "file://host/x"] {
-            assert!(Location::of(Path::new(url)).is_err(), "{url}");
+            assert!(Location::of(Path::new(url)).is_err() && !Location::is_remote(Path::new(url)), "{url}");
         }
     }
 

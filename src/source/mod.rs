@@ -37,6 +37,8 @@ mod remote_options;
 mod rights;
 mod seen;
 mod small_reads;
+#[cfg(test)]
+pub(crate) mod testing;
 mod top;
 
 use std::ffi::OsStr;

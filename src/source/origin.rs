@@ -45,9 +45,7 @@ pub trait Origin: fmt::Debug + Send + Sync {
 
     /// The ranges, which are within the size, will be read soon: a far origin begins to fetch them, neighbours with one
     /// request. Does not wait for them.
-    fn announce(&self, ranges: &[Range<u64>], need: Need) {
-        _ = (ranges, need);
-    }
+    fn announce(&self, _ranges: &[Range<u64>], _need: Need) {}
 
     /// The modification time when opened: seconds and nanoseconds since 1970.
     fn mtime(&self) -> (i64, i64) {
@@ -70,8 +68,7 @@ pub trait Origin: fmt::Debug + Send + Sync {
     }
 
     /// The bytes in `range`, without a copy, if they are in memory.
-    fn as_slice(&self, range: Range<u64>) -> Option<&[u8]> {
-        _ = range;
+    fn as_slice(&self, _range: Range<u64>) -> Option<&[u8]> {
         None
     }
 
@@ -105,8 +102,7 @@ pub trait Origin: fmt::Debug + Send + Sync {
     }
 
     /// As [`Source::is_near`].
-    fn is_near(&self, range: Range<u64>) -> bool {
-        _ = range;
+    fn is_near(&self, _range: Range<u64>) -> bool {
         true
     }
 
@@ -242,6 +238,7 @@ impl Origin for Within {
 mod tests {
     use super::*;
     use crate::error::Kind;
+    use crate::source::testing::far;
 
     #[test]
     fn a_range_of_a_source_is_a_source_and_ends_where_the_range_ends() {
@@ -259,6 +256,20 @@ mod tests {
             assert!(Source::within(&inner, range, "x").is_err());
         }
         assert!(nested.read_parts(&mut [Part { at: FileOffset(18), dst: &mut a }], "x").is_err());
+    }
+
+    #[test]
+    fn a_range_of_a_far_source_is_as_far_and_what_is_asked_of_it_is_asked_of_that() {
+        let (outer, asked) = far(100, 20..25);
+        let inner = Source::within(&outer, 20..80, "inner").unwrap();
+        let near = |source: &Source, at, len| source.is_near(FileOffset(at), len);
+        for (source, start) in [(&outer, 20), (&inner, 0)] {
+            assert!(source.is_far() && source.etag() == Some("tag"));
+            assert!(near(source, start, 5) && !near(source, start + 1, 4) && !near(source, start, 6));
+        }
+        inner.announce(&[20..30, 0..5, 7..7, 50..90], Need::Ahead);
+        inner.cancel();
+        assert_eq!(*asked.lock().unwrap(), ["Ahead [20..25, 40..50, 70..80]", "cancel"]);
     }
 
     #[test]

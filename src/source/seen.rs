@@ -178,6 +178,7 @@ impl Versions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
 
     #[test]
     fn a_listed_object_is_the_one_that_is_read_if_tag_and_size_are_equal_or_else_time_and_size() {
@@ -188,6 +189,23 @@ mod tests {
             assert!(!listed.is_same(&other), "{other:?}");
         }
         assert_ne!(listed.version(), seen(Some("a"), 6, 7).version());
+        assert_eq!(listed.untagged().version(), seen(None, 5, 7).version());
+    }
+
+    #[test]
+    fn the_versions_of_a_number_of_files_are_those_of_a_directory_in_any_order() {
+        let (mut forth, mut back) = (Versions::default(), Versions::default());
+        let add = |all: &mut Versions, number: u32| all.add(&number.to_le_bytes(), || Ok([number.into(); 4])).unwrap();
+        for number in 0..LOOKED_AT {
+            assert_eq!(add(&mut forth, number), number + 1 < LOOKED_AT, "{number}");
+            add(&mut back, LOOKED_AT - 1 - number);
+        }
+        assert_eq!(forth.sum, back.sum);
+        assert!(!forth.add(b"one more", || Err(Error::corrupt("it is not looked at", "file"))).unwrap());
+        assert_eq!(forth.sum, back.sum);
+        let (mut one, mut other) = (Versions::default(), Versions::default());
+        assert!(one.add(b"a", || Ok([1; 4])).unwrap() && other.add(b"a", || Ok([2; 4])).unwrap());
+        assert_ne!(one.sum, other.sum);
     }
 
     #[test]

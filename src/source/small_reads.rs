@@ -48,6 +48,19 @@ impl<'a> SmallReads<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::testing::far;
+
+    #[test]
+    fn one_read_of_the_file_serves_several_small_ones() {
+        let (source, asked) = far(10_000, 0..0);
+        let mut reads = SmallReads::new(&source);
+        for at in (0..10_000).step_by(4).chain([8192, 9996]) {
+            reads.array::<4>(FileOffset(at), "x").unwrap();
+        }
+        assert_eq!(*asked.lock().unwrap(), ["read 0..4096", "read 4096..8192", "read 8192..10000"]);
+        reads.array::<4>(FileOffset(8191), "x").unwrap();
+        assert_eq!(asked.lock().unwrap().len(), 4);
+    }
 
     #[test]
     fn bytes_are_read_in_any_order_and_not_past_the_end() {

@@ -5,8 +5,18 @@ use super::*;
 use std::io::Write;
 use std::sync::Mutex;
 
+use super::testing::FailsOnce;
 use crate::platform::FileExt;
 use crate::platform::testing::{make_fifo, make_socket, set_mode, symlink};
+
+#[test]
+fn bytes_up_to_the_end_that_cannot_be_read_are_not_asked_for_again() {
+    for (at, most, got) in [(90, 1000, 10), (90, 10, 10), (0, 10, 10)] {
+        let source = Source::of("x", FailsOnce::default());
+        assert!(matches!(source.get_most(FileOffset(at), most, "x").unwrap_err().kind(), Kind::Corrupt(_)));
+        assert_eq!(source.get_most(FileOffset(at), most, "x").unwrap(), vec![7; got]);
+    }
+}
 
 #[test]
 fn a_file_that_shrinks_or_grows_is_changed_for_good() {

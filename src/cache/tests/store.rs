@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::account::Account;
-use crate::cache::queues::ReadOrder;
+use crate::cache::queues::{FRESH, ReadOrder};
 use crate::cache::store::{DecodeRoom, Store};
 use crate::error::{Error, Kind};
 
@@ -58,4 +58,14 @@ fn half_of_the_budget_may_be_prefetched_and_nothing_that_has_failed() {
     assert_eq!(marked, [1, 2, 3, 4]);
     store.clear_prefetched((1, 2));
     assert!(!mark(&mut store, 3) && mark(&mut store, 5) && !mark(&mut store, 6));
+}
+
+#[test]
+fn pieces_that_were_prefetched_in_vain_count_until_their_room_is_needed() {
+    let mut store = store(8 * MIB);
+    let mark = |store: &mut Store, piece| store.mark_prefetched((1, piece), MIB, ReadOrder::Sequential);
+    assert!((0..3).all(|piece| mark(&mut store, piece)));
+    store.clock.pass(FRESH);
+    assert!(mark(&mut store, 3) && store.is_prefetched((1, 0)), "half of the budget is enough");
+    assert!(mark(&mut store, 4) && !store.is_prefetched((1, 0)) && store.is_prefetched((1, 3)));
 }
