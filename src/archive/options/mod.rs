@@ -344,11 +344,16 @@ impl Options {
         if access == Access::Random {
             return self.cache_size();
         }
-        // Bytes are read once, so a larger cache would only waste memory. A GPU decodes larger batches.
-        let enough = STREAMED.saturating_mul(to_u64(self.thread_count())).max(4 * STREAMED);
-        let enough = if gpu.is_possible() { enough.max(STREAMED_ON_GPU) } else { enough };
+        let enough = streamed(self.thread_count(), gpu.is_possible());
         self.cache.unwrap_or_else(|| memory::default_cache().min(enough))
     }
+}
+
+/// The largest cache of a reader in order: bytes are read once, so a larger one would only waste memory. A GPU decodes
+/// larger batches.
+fn streamed(threads: usize, has_gpu: bool) -> u64 {
+    let least = if has_gpu { STREAMED_ON_GPU } else { 4 * STREAMED };
+    STREAMED.saturating_mul(to_u64(threads)).max(least)
 }
 
 /// The access pattern of an archive.
@@ -372,27 +377,4 @@ impl From<Verify> for checksum::Verify {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_device_is_parsed_from_its_option() {
-        for (word, want) in [("auto", Device::Auto), ("cpu", Device::Cpu), ("cuda", Device::Cuda(0))] {
-            assert_eq!(word.parse(), Ok(want));
-        }
-        assert_eq!("cuda:3".parse(), Ok(Device::Cuda(3)));
-        for word in ["", "gpu", "cuda:", "cuda:-1", "CPU"] {
-            assert!(word.parse::<Device>().is_err(), "{word}");
-        }
-    }
-
-    #[test]
-    fn a_sequential_reader_keeps_no_pieces_and_a_small_cache() {
-        let options = Options::new().threads(1).device(Device::Cpu);
-        let gpu = options.gpu();
-        assert!(options.cache_for(Access::Sequential, &gpu) <= 4 * STREAMED);
-        assert_eq!(options.cache_for(Access::Random, &gpu), memory::default_cache());
-        assert_eq!(options.clone().cache(7).cache_for(Access::Sequential, &gpu), 7);
-        assert_eq!(Options::new().threads(0).thread_count(), 1);
-    }
-}
+mod tests;
