@@ -253,8 +253,7 @@ impl Array {
         let covered = spans.as_ref().and_then(|spans| spans.iter().try_fold(self.itemsize(), |n, &s| n.checked_mul(s)));
         let is_dense = steps.iter().zip(tile).all(|(steps, &tile)| steps.step <= tile);
         if let (Some(spans), Some(covered)) = (spans, covered.filter(|&n| is_dense && n <= THINNED)) {
-            let boxed: Vec<Steps> =
-                steps.iter().zip(&spans).map(|(s, &count)| Steps { count, step: 1, ..*s }).collect();
+            let boxed: Vec<Steps> = steps.iter().zip(&spans).map(|(s, &count)| Steps { count, ..*s }).collect();
             let mut bytes = zeroed(covered, "elements")?;
             self.read_box(&boxed, &mut bytes)?;
             return thin_out(&bytes, &spans, steps, to_usize(self.itemsize(), "element")?, buffer);
@@ -275,7 +274,7 @@ impl Array {
         Ok(())
     }
 
-    /// Reads `steps` of 1 each, which are not empty.
+    /// Reads `steps`, which are not empty, as if each were 1.
     fn read_box(&self, steps: &[Steps], buffer: &mut [u8]) -> Result<()> {
         // Complete dimensions at the end make runs of elements that follow each other.
         let (mut run, mut outer) = (1, steps.len());

@@ -298,11 +298,14 @@ impl Archive {
         if !options.keeps(*access) && options.verify == Verify::First {
             return Ok(container.clone());
         }
-        let (verify, pieces) = (Verify::First.into(), Pieces::off());
-        let again = options.context(Access::Sequential, context.gpu.clone(), options.account());
-        let context = format::Options { verify, pieces, index: Index::off(), ..again };
-        format::open(input, options.format.as_deref(), &context)
+        format::open(input, options.format.as_deref(), &thorough(options, context.gpu.clone()))
     }
+}
+
+/// Options for the formats of a container that is verified: nothing that was found before is trusted, and nothing kept.
+fn thorough(options: &Options, gpu: Arc<Gpu>) -> format::Options {
+    let context = options.context(Access::Sequential, gpu, options.account());
+    format::Options { verify: Verify::First.into(), pieces: Pieces::off(), index: Index::off(), ..context }
 }
 
 /// Options for the formats, for the container at `source`.
@@ -346,3 +349,6 @@ fn contained<T>(what: &'static str, work: impl FnOnce() -> Result<T>) -> Result<
 fn defect(what: &'static str) -> Error {
     Error::corrupt("the decoder failed on it, which is a bug of fzmfs; please report it", what)
 }
+
+#[cfg(test)]
+mod tests;
