@@ -68,7 +68,7 @@ impl<'a> Direct<'a> {
     /// That of one of the pieces, or of a checksum over them.
     pub(super) fn decode(&self, archive: &Archive, buffer: &mut [u8]) -> Result<()> {
         let queue = Mutex::new(PiecesLeft { next: self.pieces.start, rest: buffer, error: None });
-        let threads = archive.cache().workers().min(to_usize(self.pieces.end - self.pieces.start, "pieces")?);
+        let threads = archive.cache().workers().min(self.pieces.clone().count());
         parallel::together(threads.saturating_sub(1), || {
             self.work(archive, &queue);
             Ok(())
@@ -157,4 +157,166 @@ fn lock<'q, 'a>(queue: &'q Mutex<PiecesLeft<'a>>) -> MutexGuard<'q, PiecesLeft<'
 
 fn longer() -> Error {
     Error::corrupt("the pieces are longer than their sum", "layout")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    use super::super::tests::lone;
+    use super::super::{File, Options};
+    use super::*;
+    use crate::format::testing::Plain;
+    use crate::format::{Blob, Content, InOrder};
+
+    const MIB: u64 = 1 << 20;
+    const PIECE: u64 = 64 << 10;
+
+    /// Pieces that are their numbers, with a checksum over all of them, and how they were decoded.
+    #[derive(Default)]
+    struct Numbered {
+        len: u64,
+        is_run: bool,
+        is_wrong: bool,
+        broken: Option<u64>,
+        decoded: AtomicU64,
+        unconfirmed: AtomicU64,
+        is_confirmed: AtomicBool,
+    }
+
+    impl Numbered {
+        fn counts(&self) -> (u64, u64, bool) {
+            let [decoded, unconfirmed] = [&self.decoded, &self.unconfirmed].map(|count| count.load(Ordering::Relaxed));
+            (decoded, unconfirmed, self.is_confirmed.load(Ordering::Relaxed))
+        }
+    }
+
+    impl Blob for Numbered {
+        fn layout(&self) -> Result<Layout> {
+            Ok(Layout::Uniform { len: self.len, piece: PIECE })
+        }
+
+        fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+            self.decoded.fetch_add(1, Ordering::Relaxed);
+            if self.broken == Some(piece) {
+                return Err(Error::corrupt("broken on purpose", "piece"));
+            }
+            dst.fill(piece as u8);
+            Ok(())
+        }
+
+        fn in_order(&self) -> Option<&dyn InOrder> {
+            Some(self)
+        }
+    }
+
+    impl InOrder for Numbered {
+        fn is_run(&self, _: u64) -> bool {
+            self.is_run
+        }
+
+        fn decode_unconfirmed(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+            self.unconfirmed.fetch_add(1, Ordering::Relaxed);
+            dst.fill(piece as u8);
+            Ok(())
+        }
+
+        fn confirm(&self) -> Result<()> {
+            self.is_confirmed.store(true, Ordering::Relaxed);
+            if self.is_wrong { Err(Error::corrupt("wrong", "sum")) } else { Ok(()) }
+        }
+    }
+
+    fn view(blob: &Arc<Numbered>, part: Range<u64>) -> View {
+        let whole = Content::Blob(BlobRef::shared(blob.clone()));
+        View::new(&Content::Slice(Arc::new(whole), part), &Plain).unwrap()
+    }
+
+    fn file(blob: &Arc<Numbered>) -> File {
+        lone(Content::Blob(BlobRef::shared(blob.clone())), &Options::new().threads(2).cache(1 << 20))
+    }
+
+    #[test]
+    fn a_read_of_many_whole_pieces_or_of_a_whole_stream_is_direct() {
+        let pieces = |len, part: Range<u64>, range: Range<u64>| {
+            let blob = Arc::new(Numbered { len, ..Numbered::default() });
+            let view = view(&blob, part);
+            Direct::new(&view, &range).map(|direct| (direct.pieces, direct.bytes, direct.is_complete))
+        };
+        assert_eq!(pieces(MIB, 0..MIB, 0..MIB), Some((0..16, 0..1 << 20, true)));
+        assert_eq!(pieces(MIB - 1, 0..MIB - 1, 0..MIB - 1), None);
+        let odd = MIB + 5;
+        assert_eq!(pieces(odd, 0..odd, 0..odd), Some((0..17, 0..(1 << 20) + 5, true)));
+        for (range, is_direct) in [(5..16 * MIB + PIECE, true), (5..17 * MIB, true), (5..16 * MIB + PIECE - 1, false)] {
+            let found = pieces(20 * MIB, 0..20 * MIB, range.clone());
+            assert_eq!(found.is_some(), is_direct, "{range:?}");
+            let Some((pieces, bytes, is_complete)) = found else { continue };
+            assert_eq!((pieces.start, pieces.end, is_complete), (1, range.end / PIECE, false));
+            assert_eq!(bytes, (PIECE - 5) as usize..(range.end - 5) as usize);
+        }
+        // Of a part of the stream.
+        let found = pieces(20 * MIB, 10..18 * MIB, 0..17 * MIB).unwrap();
+        assert_eq!(found, (1..272, (PIECE - 10) as usize..(272 * PIECE - 10) as usize, false));
+    }
+
+    /// The numbers of the pieces of the jobs for `blob`.
+    fn jobs(blob: &Arc<Numbered>) -> Vec<Range<u64>> {
+        let view = view(blob, 0..blob.len);
+        let direct = Direct::new(&view, &(0..blob.len)).unwrap();
+        let mut buffer = vec![0; blob.len as usize];
+        let mut left = PiecesLeft { next: 0, rest: &mut buffer, error: None };
+        let mut jobs = Vec::new();
+        while let Some((pieces, bytes)) = left.take(&direct).unwrap() {
+            let len = view.len().min(pieces.end * PIECE) - pieces.start * PIECE;
+            assert_eq!(bytes.len() as u64, len);
+            jobs.push(pieces);
+        }
+        jobs
+    }
+
+    #[test]
+    fn a_thread_takes_a_few_pieces_at_a_time_or_all_that_continue_each_other() {
+        let numbered = |is_run| Arc::new(Numbered { len: MIB + 5, is_run, ..Numbered::default() });
+        assert_eq!(jobs(&numbered(false)), [0..4, 4..8, 8..12, 12..16, 16..17]);
+        assert_eq!(jobs(&numbered(true)), vec![0..17]);
+        let (blob, mut buffer) = (numbered(false), [0; 5]);
+        let view = view(&blob, 0..MIB + 5);
+        let direct = Direct::new(&view, &(0..MIB + 5)).unwrap();
+        let mut left = PiecesLeft { next: 0, rest: &mut buffer, error: None };
+        assert_eq!(left.take(&direct).unwrap_err().what(), "layout");
+        left.fail(Error::corrupt("first", "piece"));
+        left.fail(Error::corrupt("second", "piece"));
+        assert!(left.take(&direct).unwrap().is_none());
+        assert_eq!(left.error.unwrap().to_string(), "first (piece)");
+    }
+
+    #[test]
+    fn a_checksum_over_a_stream_is_verified_after_its_pieces_if_all_are_read() {
+        let blob = Arc::new(Numbered { len: MIB, ..Numbered::default() });
+        let bytes = file(&blob).read().unwrap();
+        let is_whole = |(piece, bytes): (usize, &[u8])| bytes.iter().all(|&byte| usize::from(byte) == piece);
+        assert!(bytes.chunks(PIECE as usize).enumerate().all(is_whole) && bytes.len() as u64 == MIB);
+        assert_eq!(blob.counts(), (0, 16, true));
+        // It is wrong: the pieces are decoded again, each verified.
+        let blob = Arc::new(Numbered { len: MIB, is_wrong: true, ..Numbered::default() });
+        assert_eq!(file(&blob).read().unwrap(), bytes);
+        assert_eq!(blob.counts(), (16, 16, true));
+        let blob = Arc::new(Numbered { len: 20 * MIB, ..Numbered::default() });
+        let mut buffer = vec![0; 17 << 20];
+        file(&blob).read_exact_at(0, &mut buffer).unwrap();
+        assert_eq!(blob.counts(), (272, 0, false));
+        let blob = Arc::new(Numbered { len: 20 * MIB, broken: Some(20), ..Numbered::default() });
+        assert_eq!(file(&blob).read_exact_at(0, &mut buffer).unwrap_err().what(), "piece");
+    }
+
+    #[test]
+    fn a_piece_that_the_cache_has_is_not_decoded_again() {
+        let blob = Arc::new(Numbered { len: MIB, ..Numbered::default() });
+        let file = file(&blob);
+        file.read_at(5 * PIECE, &mut [0; 10]).unwrap();
+        assert_eq!(blob.counts(), (1, 0, false));
+        file.read().unwrap();
+        assert_eq!(blob.counts(), (1, 15, true));
+    }
 }
