@@ -226,11 +226,13 @@ mod models;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{Arc, Barrier};
     use std::thread;
 
     use super::task::BATCH;
     use super::*;
+    use crate::error::Kind;
     use crate::format::{Blob, BlobRef, Layout};
 
     /// A stream with one broken piece; its first use waits until another check has run.
@@ -278,5 +280,51 @@ mod tests {
                 _ => assert_eq!(error.unwrap(), "piece 1 (stream: x)"),
             }
         }
+    }
+    /// Three batches, the second of which is broken or needs an unknown part, and which were decoded.
+    struct Failing {
+        error: fn() -> Error,
+        decoded: AtomicU64,
+    }
+
+    impl Blob for Failing {
+        fn layout(&self) -> Result<Layout> {
+            Ok(Layout::Uniform { len: 3 * BATCH, piece: BATCH })
+        }
+
+        fn decode(&self, piece: u64, _: &mut [u8]) -> Result<()> {
+            self.decoded.fetch_or(1 << piece, Ordering::Relaxed);
+            if piece == 1 { Err((self.error)()) } else { Ok(()) }
+        }
+    }
+
+    #[test]
+    fn an_error_ends_what_comes_after_it_and_an_unknown_part_ends_nothing() {
+        let broken: fn() -> Error = || Error::corrupt("no", "x");
+        let unknown: fn() -> Error = || Error::new(Kind::Unknown("part".into()), "x");
+        for (error, decoded, bytes) in [(broken, 0b011, BATCH), (unknown, 0b111, 2 * BATCH + 7)] {
+            let failing = Arc::new(Failing { error, decoded: AtomicU64::new(0) });
+            let stream = Check::Decode { name: "stream".into(), blob: BlobRef::shared(failing.clone()) };
+            let checks = [stream, Check::Run { name: "run".into(), bytes: 7, run: Box::new(|| Ok(())) }];
+            let mut report = |_| true;
+            let queue = TasksLeft::new(&checks, Progress { checked: 0, total: None }, &mut report);
+            queue.work().unwrap();
+            let state = queue.state.into_inner().unwrap();
+            assert_eq!((failing.decoded.load(Ordering::Relaxed), state.progress.checked), (decoded, bytes));
+            let order = |kept: &Option<(TaskOrder, Error)>| kept.as_ref().map(|(order, _)| *order);
+            let is_broken = decoded == 0b011;
+            assert_eq!(order(&state.error), is_broken.then_some((0, 1)));
+            assert_eq!(order(&state.unknown), (!is_broken).then_some((0, 1)));
+        }
+    }
+
+    #[test]
+    fn of_several_errors_the_first_in_order_is_kept() {
+        let mut report = |_| true;
+        let queue = TasksLeft::new(&[], Progress { checked: 0, total: None }, &mut report);
+        for order in [(1, 0), (0, 5), (0, 9), (2, 0)] {
+            queue.lock().fail(order, Error::corrupt(format!("{order:?}"), "x"));
+        }
+        assert_eq!(queue.lock().error.as_ref().unwrap().1.to_string(), "(0, 5) (x)");
     }
 }

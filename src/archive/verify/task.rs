@@ -125,7 +125,13 @@ fn decode(blob: &BlobRef, layout: &Layout, row: Range<u64>, buffer: &mut Vec<u8>
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
+    use crate::error::Kind;
+    use crate::format::testing::{Memory, noise};
+    use crate::format::{Batched, Blob, OnDevice};
 
     #[test]
     fn batches_take_every_piece_once_and_small_ones_together() {
@@ -146,5 +152,88 @@ mod tests {
         let layout = Layout::Ends([BATCH * 5, BATCH * 5 + 1].into());
         let got: Vec<_> = Batches { layout, together: Box::new(|| 0), next: 0 }.map(|(_, r)| r).collect();
         assert_eq!(got, vec![0..1, 1..2]);
+    }
+    fn checked(task: Task<'_>) -> Result<u64> {
+        match task.run(&mut Vec::new())? {
+            TaskResult::Checked(bytes) => Ok(bytes),
+            TaskResult::Opened(_) => unreachable!(),
+        }
+    }
+
+    #[test]
+    fn pieces_are_decoded_in_batches_and_one_by_one_where_one_is_broken() {
+        let memory =
+            |batch, broken: &[u64]| Memory { batch, broken: broken.to_vec(), ..Memory::new(noise(4500), 1000) };
+        for (batch, pieces, want) in
+            [(1, 0..5, 4500), (2, 0..5, 4500), (2, 3..5, 1500), (0, 1..3, 2000), (9, 0..5, 4500), (9, 2..2, 0)]
+        {
+            let (blob, memory) = memory(batch, &[]).blob();
+            let (layout, count) = (blob.layout().unwrap(), pieces.end - pieces.start);
+            let task = Task::Decode { name: "data", blob: &blob, layout, pieces };
+            assert_eq!(checked(task).unwrap(), want);
+            let decoded = memory.decoded.lock().unwrap().len() as u64;
+            let batches = memory.batches.lock().unwrap().iter().map(|(_, len)| *len as u64).collect::<Vec<_>>();
+            assert_eq!(decoded, count);
+            assert!(batches.iter().all(|len| (2..=batch).contains(len)), "{batches:?}");
+        }
+        let (blob, _) = memory(4, &[2]).blob();
+        let task = Task::Decode { name: "data", blob: &blob, layout: blob.layout().unwrap(), pieces: 0..5 };
+        assert_eq!(checked(task).unwrap_err().to_string(), "broken on purpose (data: piece)");
+    }
+
+    /// A stream of five pieces, the second and the fourth of which need a part that is unknown.
+    struct Unknown(AtomicU64);
+
+    impl Blob for Unknown {
+        fn layout(&self) -> Result<Layout> {
+            Ok(Layout::Uniform { len: 5, piece: 1 })
+        }
+
+        fn decode(&self, piece: u64, _: &mut [u8]) -> Result<()> {
+            self.0.fetch_or(1 << piece, Ordering::Relaxed);
+            let unknown = || Error::new(Kind::Unknown(format!("part {piece}").into()), "piece");
+            if piece % 2 == 1 { Err(unknown()) } else { Ok(()) }
+        }
+
+        fn batched(&self) -> Option<&dyn Batched> {
+            Some(self)
+        }
+    }
+
+    impl Batched for Unknown {
+        fn on_device(&self) -> Option<OnDevice> {
+            None
+        }
+
+        fn batch(&self) -> u64 {
+            3
+        }
+
+        fn decode_many(&self, first: u64, pieces: &mut [&mut [u8]]) -> Result<()> {
+            (first..).zip(pieces).try_for_each(|(piece, dst)| self.decode(piece, dst))
+        }
+    }
+
+    #[test]
+    fn the_pieces_after_one_that_needs_an_unknown_part_are_checked_too() {
+        let unknown = Arc::new(Unknown(AtomicU64::new(0)));
+        let blob = BlobRef::shared(unknown.clone());
+        let task = Task::Decode { name: "data", blob: &blob, layout: blob.layout().unwrap(), pieces: 0..5 };
+        let error = checked(task).unwrap_err();
+        assert!(error.is_unknown() && error.to_string().contains("part 1"), "{error}");
+        assert_eq!(unknown.0.load(Ordering::Relaxed), 0b11111);
+    }
+
+    #[test]
+    fn a_task_names_its_check_and_says_what_it_covers() {
+        let fails = || Err(Error::corrupt("wrong", "sum"));
+        assert_eq!(checked(Task::Run { name: "a", bytes: 7, run: &|| Ok(()) }).unwrap(), 7);
+        let error = checked(Task::Run { name: "a", bytes: 7, run: &fails }).unwrap_err();
+        assert_eq!(error.to_string(), "wrong (a: sum)");
+        let (blob, _) = Memory::new(noise(2500), 1000).blob();
+        let Ok(TaskResult::Opened(stream)) = (Task::Open { name: "b", blob: &blob }).run(&mut Vec::new()) else {
+            unreachable!()
+        };
+        assert_eq!((stream.name, stream.blob.id(), stream.batches.count()), ("b", blob.id(), 1));
     }
 }
