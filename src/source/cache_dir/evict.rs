@@ -123,7 +123,9 @@ mod tests {
         }
         // The names of other directories are no numbers, or too short.
         let others = ["g".repeat(64), "0".repeat(63)].map(|name| tmp.path().join(name));
-        others.iter().for_each(|dir| fs::create_dir(dir).unwrap());
+        for dir in &others {
+            fs::create_dir(dir).unwrap();
+        }
         let [long, short] = others.map(|dir| dir.join("own-0"));
         let other = [object.join("version"), object.join("part-1-1"), tmp.path().join("mine"), long, short];
         for path in &other {
