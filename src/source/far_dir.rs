@@ -24,8 +24,8 @@ pub struct FarDir {
     listed: Mutex<ListedPages>,
 }
 
-/// Passes the entries of the page that begins at a token, or of the first one, to a function; returns where the next page
-/// begins.
+/// Passes the entries of the page that begins at a token, or of the first one, to a function; returns where the next
+/// page begins.
 type ReadPage<'a> = dyn FnMut(Option<&str>, &mut dyn FnMut(&str, Seen) -> Result<()>) -> Result<Option<String>> + 'a;
 
 /// The pages of the list that were read.
