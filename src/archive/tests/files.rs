@@ -295,7 +295,7 @@ fn a_large_read_is_that_of_its_pieces_and_after_an_error_one_piece_after_the_oth
 }
 
 #[test]
-fn a_copy_ends_with_a_step_that_could_not_be_read_even_if_it_can_now() {
+fn a_copy_ends_in_the_step_with_a_piece_that_could_not_be_read() {
     let blob = BlobRef::new(Stamped { len: 5 << 20, fails: AtomicU64::new(20) });
     let mut out = Vec::new();
     let copied = lone(Content::Blob(blob), &Options::new().threads(1)).copy_to(&mut out);
