@@ -43,6 +43,8 @@ pub(super) struct Clients {
     pub(super) client: reqwest::Client,
     /// For objects in S3.
     s3: Option<Arc<AmazonS3>>,
+    /// Whether requests to S3 are not signed.
+    is_anonymous: bool,
 }
 
 #[derive(Clone)]
@@ -163,7 +165,7 @@ impl Address {
                 same.into()
             }
             StoreTarget::S3 { bucket, key } => {
-                let endpoint = AmazonS3Builder::from_env().get_config_value(&AmazonS3ConfigKey::Endpoint);
+                let endpoint = settings().get_config_value(&AmazonS3ConfigKey::Endpoint);
                 format!("s3 {} {bucket}/{key}", endpoint.unwrap_or_default())
             }
         }
@@ -180,20 +182,20 @@ impl Address {
     /// [`Kind::Usage`] if the settings of S3 in the environment are not valid; [`Kind::Io`] if TLS is not possible.
     pub(super) fn clients(&self) -> Result<Clients> {
         let client = client::new().map_err(|why| Error::io(io::Error::other(why), "TLS"))?;
-        let s3 = self.s3(&client)?.map(Arc::new);
-        Ok(Clients { client, s3 })
+        let (s3, is_anonymous) = self.s3(&client)?.unzip();
+        Ok(Clients { client, s3: s3.map(Arc::new), is_anonymous: is_anonymous.unwrap_or(false) })
     }
 
-    /// The bucket, if there is one, with the settings of the environment.
+    /// The bucket, if there is one, with the settings of the environment; also whether they say that it is public.
     ///
     /// # Errors
     /// [`Kind::Usage`] if they are not valid.
-    fn s3(&self, client: &reqwest::Client) -> Result<Option<AmazonS3>> {
+    fn s3(&self, client: &reqwest::Client) -> Result<Option<(AmazonS3, bool)>> {
         let StoreTarget::S3 { bucket, .. } = &self.target else { return Ok(None) };
-        let backoff = BackoffConfig { max_backoff: Duration::from_secs(1), ..BackoffConfig::default() };
-        let retry = RetryConfig { backoff, max_retries: 3, retry_timeout: CREDENTIALS };
-        let mut builder = AmazonS3Builder::from_env();
-        if is_anonymous() {
+        let retry = RetryConfig { backoff: BackoffConfig::default(), max_retries: 3, retry_timeout: CREDENTIALS };
+        let mut builder = settings();
+        let is_anonymous = builder.get_config_value(&AmazonS3ConfigKey::SkipSignature).is_some_and(|it| it == "true");
+        if is_anonymous {
             // No search for credentials: the request is not signed.
             builder = builder.with_access_key_id("anonymous").with_secret_access_key("anonymous");
         }
@@ -201,7 +203,7 @@ impl Address {
         let built = builder.with_bucket_name(bucket).with_retry(retry).with_http_connector(connector).build();
         // The message may quote a value of the environment.
         let why = "the AWS_ variables of the environment are not valid or not complete";
-        built.map(Some).map_err(|_| Error::new(Kind::Usage(why.into()), "credentials"))
+        built.map(|s3| Some((s3, is_anonymous))).map_err(|_| Error::new(Kind::Usage(why.into()), "credentials"))
     }
 
     /// The URL for one request for a list of the bucket.
@@ -218,7 +220,7 @@ impl Address {
         let bucket = object_store::path::Path::default();
         let url = s3.signed_url_opts(Method::GET, &bucket, VALID, &options).await;
         let mut url = url.map_err(|_| missing())?;
-        if is_anonymous() {
+        if clients.is_anonymous {
             url.query_pairs_mut().clear().extend_pairs(query);
         }
         Ok(url)
@@ -233,7 +235,7 @@ impl Address {
             (StoreTarget::Http(url), _) => Ok(url.clone()),
             (StoreTarget::S3 { key, .. }, Some(s3)) => {
                 let mut url = s3.signed_url(Method::GET, key, VALID).await.map_err(|_| missing())?;
-                if is_anonymous() {
+                if clients.is_anonymous {
                     // Without the signature, the URL of a public object.
                     url.set_query(None);
                 }
@@ -254,8 +256,13 @@ fn missing() -> String {
         .to_owned()
 }
 
-fn is_anonymous() -> bool {
-    AmazonS3Builder::from_env().get_config_value(&AmazonS3ConfigKey::SkipSignature).is_some_and(|value| value == "true")
+/// The settings of S3: those of the environment.
+fn settings() -> AmazonS3Builder {
+    #[cfg(test)]
+    if let Some(settings) = super::testing::settings() {
+        return settings;
+    }
+    AmazonS3Builder::from_env()
 }
 
 /// Gives `object_store` our client, for the requests by which it obtains credentials.
@@ -277,6 +284,51 @@ impl fmt::Debug for Address {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::remote::testing::S3;
+
+    #[test]
+    fn an_object_is_the_same_however_its_url_is_signed() {
+        let identity = |url: &str| Address::parse(url).unwrap().identity();
+        for (url, want) in [
+            ("http://h/x?X-Amz-Signature=1&a=b&X-Amz-Date=2#f", "http://h/x?a=b"),
+            ("http://h/x?X-Amz-Signature=1", "http://h/x"),
+            ("http://h/x", "http://h/x"),
+        ] {
+            assert_eq!(identity(url), want);
+        }
+        let of_s3 = |endpoint: &str| {
+            let _s3 = S3::at(endpoint, false);
+            identity("s3://b/k")
+        };
+        assert_eq!((of_s3("http://h"), of_s3("http://i")), ("s3 http://h b/k".into(), "s3 http://i b/k".into()));
+    }
+
+    #[test]
+    fn the_keys_below_a_prefix_begin_with_it_and_those_of_a_bucket_with_anything() {
+        let base = |url: &str| Address::prefix(url).unwrap().base();
+        assert_eq!([base("s3://b/p/q/"), base("s3://b/p"), base("s3://b/"), base("s3://b")], ["p/q/", "p/", "", ""]);
+    }
+
+    #[test]
+    fn a_request_is_signed_unless_the_bucket_is_public() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let address = Address::parse("s3://b/k").unwrap();
+        let query = [("prefix", "p/".to_owned())];
+        for (is_public, is_signed) in [(false, true), (true, false)] {
+            let _s3 = S3::at("http://h", is_public);
+            let clients = address.clients().unwrap();
+            let url = runtime.block_on(address.url(&clients)).unwrap();
+            assert_eq!((url.as_str().split('?').next(), url.query().is_some()), (Some("http://h/b/k"), is_signed));
+            let list = runtime.block_on(address.list_url(&clients, &query)).unwrap();
+            let has = |name: &str| list.query_pairs().any(|(found, _)| found == name);
+            assert_eq!((has("prefix"), has("X-Amz-Signature")), (true, is_signed));
+        }
+        // As without credentials.
+        let clients = Address::parse("http://h/x").unwrap().clients().unwrap();
+        let object = runtime.block_on(address.url(&clients)).unwrap_err();
+        let list = runtime.block_on(address.list_url(&clients, &query)).unwrap_err();
+        assert!(object == list && list.contains("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"), "{list}");
+    }
 
     #[test]
     fn what_is_shown_names_the_host_of_the_request_and_none_of_its_secrets() {

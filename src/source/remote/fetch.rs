@@ -62,6 +62,8 @@ struct Clock {
     /// Start of the current request, and its bytes.
     tried: Instant,
     brought: u64,
+    /// The next pause between requests.
+    pause: Duration,
 }
 
 impl Clock {
@@ -71,7 +73,7 @@ impl Clock {
 
     fn new(timeout: Duration) -> Self {
         let now = Instant::now();
-        Self { timeout, since: now, bytes: 0, tried: now, brought: 0 }
+        Self { timeout, since: now, bytes: 0, tried: now, brought: 0, pause: PAUSE }
     }
 
     /// Begins a request.
@@ -85,8 +87,16 @@ impl Clock {
         self.tried.checked_add(part).unwrap_or(self.tried).min(self.end())
     }
 
+    /// The pause before the next request: the longer, the more of them have brought nothing.
+    fn pause(&mut self) -> Duration {
+        let pause = self.pause;
+        self.pause = pause.saturating_mul(2).min(LONGEST);
+        pause
+    }
+
     fn arrived(&mut self, bytes: usize) {
         let bytes = to_u64(bytes);
+        self.pause = PAUSE;
         self.brought = self.brought.saturating_add(bytes);
         if self.brought >= SOME {
             self.begin();
@@ -111,10 +121,8 @@ impl Fetch {
     /// time is over.
     pub(super) async fn run(self, span: &Span) -> Result<Opening, Error> {
         let mut clock = Clock::new(self.timeout);
-        let mut pause = PAUSE;
         let (mut pinned, mut since) = (self.pinned.as_deref().cloned(), None);
         loop {
-            let before = span.missing_from();
             let (why, wait) = match self.once(span, &mut pinned, &mut since, &mut clock).await {
                 Ok(true) => match pinned {
                     Some(version) => return Ok(Opening { version, since }),
@@ -129,17 +137,14 @@ impl Fetch {
                 Err(Failure::Lasting(error)) => return Err(error),
                 Err(Failure::Passing(why, wait)) => (why, wait),
             };
-            if span.missing_from() > before {
-                pause = PAUSE;
-            }
-            let next = Instant::now().checked_add(wait.unwrap_or_default().max(pause)).unwrap_or(clock.end());
+            let wait = wait.unwrap_or_default().max(clock.pause());
+            let next = Instant::now().checked_add(wait).unwrap_or(clock.end());
             if next >= clock.end() {
                 let said = format!("no answer within {} s: {why}", self.timeout.as_secs());
                 return Err(Error::io(io::Error::new(io::ErrorKind::TimedOut, said), "object"));
             }
             tracing::debug!("{}: {why}; asking again", self.address.shown().display());
             sleep_until(next).await;
-            pause = pause.saturating_mul(2).min(LONGEST);
         }
     }
 
@@ -211,5 +216,51 @@ impl Fetch {
             request = request.header(IF_NONE_MATCH, etag);
         }
         request.send().await.map_err(|e| Failure::of(e, pinned.is_some()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A clock that was started, and whose last request began, an hour from now, so that both can be seen to begin again.
+    fn clock() -> (Clock, Instant) {
+        let mut clock = Clock::new(Duration::from_secs(30));
+        let later = clock.since.checked_add(Duration::from_secs(3600)).unwrap();
+        (clock.since, clock.tried) = (later, later);
+        (clock, later)
+    }
+
+    #[test]
+    fn a_request_goes_on_while_some_bytes_come_and_all_of_them_while_many_do() {
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap();
+        for (arrived, tries_again, starts_again) in [
+            (vec![SOME - 1], false, false),
+            (vec![SOME], true, false),
+            (vec![SOME - 1, 1], true, false),
+            (vec![PROGRESS - 1], true, false),
+            (vec![PROGRESS], true, true),
+            (vec![PROGRESS - SOME, SOME], true, true),
+        ] {
+            let (mut clock, was) = clock();
+            arrived.iter().for_each(|&n| clock.arrived(bytes(n)));
+            assert_eq!((clock.tried < was, clock.since < was), (tries_again, starts_again), "{arrived:?}");
+            // What has counted does not count again.
+            assert!(clock.brought < SOME && clock.bytes < PROGRESS, "{arrived:?}");
+        }
+        let (mut clock, was) = clock();
+        clock.arrived(1);
+        clock.begin();
+        assert!(clock.tried < was && clock.brought == 0 && clock.bytes == 1);
+        assert!(clock.try_end() < clock.end());
+    }
+
+    #[test]
+    fn pauses_become_longer_until_something_comes() {
+        let (mut clock, _) = clock();
+        let pauses = |clock: &mut Clock| [(); 7].map(|()| clock.pause().as_millis());
+        assert_eq!(pauses(&mut clock), [100, 200, 400, 800, 1600, 3000, 3000]);
+        clock.arrived(1);
+        assert_eq!(pauses(&mut clock)[..2], [100, 200]);
     }
 }

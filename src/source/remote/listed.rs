@@ -171,3 +171,7 @@ impl Origin for ListedObject {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "tests/listed.rs"]
+mod tests;

@@ -171,12 +171,18 @@ async fn ask(address: &Address, clients: &Clients, query: &[(&str, String)]) -> 
     }
     let mut body = Vec::new();
     while let Some(bytes) = reply.chunk().await.map_err(|e| Failure::of(e, true))? {
-        if body.len().saturating_add(bytes.len()) > MOST {
-            return Err(Failure::Lasting(invalid()));
-        }
-        body.extend_from_slice(&bytes);
+        extend(&mut body, &bytes)?;
     }
     String::from_utf8(body).map_err(|_| Failure::Lasting(invalid()))
+}
+
+/// Adds `bytes` to the beginning of a reply.
+fn extend(body: &mut Vec<u8>, bytes: &[u8]) -> std::result::Result<(), Failure> {
+    if body.len().saturating_add(bytes.len()) > MOST {
+        return Err(Failure::Lasting(invalid()));
+    }
+    body.extend_from_slice(bytes);
+    Ok(())
 }
 
 impl Page {
@@ -279,6 +285,7 @@ fn seconds(time: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "a test")]
     use super::*;
 
     #[test]
@@ -310,6 +317,16 @@ mod tests {
         for end in 0..text.len() {
             _ = text.get(..end).and_then(|text| Page::parse(text, asked("p/", Depth::One)));
         }
+    }
+
+    #[test]
+    fn a_reply_is_read_as_far_as_a_list_can_be_long() {
+        let mut body = vec![0; MOST - 3];
+        extend(&mut body, &[1, 2]).unwrap();
+        extend(&mut body, &[3]).unwrap();
+        assert_eq!((body.len(), &body[MOST - 3..]), (MOST, &[1, 2, 3][..]));
+        assert!(matches!(extend(&mut body, &[4]), Err(Failure::Lasting(_))));
+        assert!(matches!(extend(&mut vec![0; MOST - 3], &[0; 5]), Err(Failure::Lasting(_))));
     }
 
     #[test]

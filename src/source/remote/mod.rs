@@ -27,9 +27,14 @@ mod spans;
 mod stored_name;
 mod streams;
 mod tail;
+#[cfg(test)]
+mod testing;
 mod version;
 mod writes;
 
 pub use listed::ListedObjects;
 pub use objects::Objects;
 pub use prefix::Prefix;
+
+#[cfg(test)]
+mod tests;

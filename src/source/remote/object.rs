@@ -268,13 +268,17 @@ async fn begin(fetch: Fetch, head: &Span, with_tail: bool) -> Result<(Opening, O
         tail.spawn(fetch.clone().tail(TAIL));
     }
     let opening = fetch.run(head).await;
-    // To ask again would take as long.
-    let is_longer = opening.as_ref().is_ok_and(|opening| opening.version.size > HEAD);
-    let late = if is_longer { began.elapsed() } else { Duration::ZERO };
+    let late = opening.as_ref().map_or(Duration::ZERO, |opening| patience(opening.version.size, began.elapsed()));
     let came = timeout(late, tail.join_next()).await;
     let opening = opening?;
     let tail = came.ok().and_then(|came| came?.ok()?).filter(|tail| opening.version.is_same(&tail.version));
     Ok((opening, tail))
+}
+
+/// How long the end of an object of `size` bytes is waited for, whose beginning `took` so long: to ask again would take
+/// as long.
+fn patience(size: u64, took: Duration) -> Duration {
+    if size > HEAD { took } else { Duration::ZERO }
 }
 
 /// Whether `version` may be served.
@@ -380,3 +384,7 @@ impl Drop for Object {
         self.shared.spans.clear();
     }
 }
+
+#[cfg(test)]
+#[path = "tests/object.rs"]
+mod tests;

@@ -19,6 +19,7 @@ use super::object::HEAD;
 use super::objects::Objects;
 use super::session::Session;
 use crate::account::Account;
+use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::platform::os_error;
 use crate::recent::Recent;
@@ -44,6 +45,7 @@ pub struct Prefix {
     lately: Recent<String, (Instant, Option<Seen>)>,
     /// The same of all objects below a directory.
     versions: Recent<String, (Instant, Versions)>,
+    clock: Clock,
 }
 
 impl Prefix {
@@ -62,7 +64,8 @@ impl Prefix {
         }
         let (options, account) = (options.clone(), account.clone());
         let (session, lately, versions) = (Arc::default(), Recent::new(LATELY), Recent::new(LATELY));
-        let prefix = Self { address: Address::prefix(url)?, session, options, account, lately, versions };
+        let (address, clock) = (Address::prefix(url)?, Clock::default());
+        let prefix = Self { address, session, options, account, lately, versions, clock };
         let base = prefix.address.base();
         let page = prefix.list(&base, &base, None, FEW)?;
         if page.entries.is_empty() && page.next.is_none() && !base.is_empty() {
@@ -108,12 +111,12 @@ impl Prefix {
     pub fn stat(&self, path: &str) -> Result<Seen> {
         let missing = || Error::io(os_error(libc::ENOENT), "object");
         if let Some((since, found)) = self.lately.get(path)
-            && since.elapsed() < SOON
+            && self.is_recent(since)
         {
             return found.ok_or_else(missing);
         }
         let found = self.find(path)?;
-        self.lately.put(path.to_owned(), (Instant::now(), found.clone()));
+        self.lately.put(path.to_owned(), (self.clock.now(), found.clone()));
         found.ok_or_else(missing)
     }
 
@@ -123,7 +126,7 @@ impl Prefix {
     /// As [`Prefix::open`].
     pub(in crate::source) fn versions_below(&self, path: &str) -> Result<Versions> {
         if let Some((since, versions)) = self.versions.get(path)
-            && since.elapsed() < SOON
+            && self.is_recent(since)
         {
             return Ok(versions);
         }
@@ -131,8 +134,12 @@ impl Prefix {
         listing::all_below((&address, &self.session), self.options.timeout, &mut |name, object| {
             versions.add(name.as_bytes(), || Ok(object.seen().version()))
         })?;
-        self.versions.put(path.to_owned(), (Instant::now(), versions));
+        self.versions.put(path.to_owned(), (self.clock.now(), versions));
         Ok(versions)
+    }
+
+    fn is_recent(&self, since: Instant) -> bool {
+        self.clock.now().saturating_duration_since(since) < SOON
     }
 
     fn find(&self, path: &str) -> Result<Option<Seen>> {
@@ -206,3 +213,7 @@ impl Prefix {
 fn seen(object: Option<&listing::ObjectEntry>) -> Seen {
     object.map_or_else(Seen::far_dir, listing::ObjectEntry::seen)
 }
+
+#[cfg(test)]
+#[path = "tests/prefix.rs"]
+mod tests;

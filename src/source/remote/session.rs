@@ -125,3 +125,74 @@ impl fmt::Debug for Session {
         f.write_str("Session")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::indexing_slicing, reason = "a test")]
+    use std::future::{pending, ready};
+    use std::sync::mpsc::{Sender, channel};
+
+    use super::*;
+    use crate::clock::{PATIENCE, wait_until};
+
+    fn address() -> Address {
+        Address::parse("http://127.0.0.1:1/x").unwrap()
+    }
+
+    fn span() -> Arc<Span> {
+        Arc::new(Span::new(0..10))
+    }
+
+    /// A request that does not end; what it returns is closed once the request is dropped.
+    async fn request(alive: Sender<()>) {
+        pending::<()>().await;
+        drop(alive);
+    }
+
+    #[test]
+    fn only_what_is_given_up_and_has_not_ended_is_cancelled() {
+        let session = Session::default();
+        let (runtime, _) = session.enter(&address()).unwrap();
+        let [left, kept, ended] = [span(), span(), span()];
+        let [(left_lives, left_ends), (kept_lives, kept_ends)] = [channel(), channel()];
+        session.run(&runtime, &ended, ready(()));
+        let is_finished = || session.requests.lock().unwrap()[0].task.is_finished();
+        wait_until(is_finished);
+        session.cancel(|_| true);
+        assert!(!ended.has_failed());
+        session.run(&runtime, &left, request(left_lives));
+        session.run(&runtime, &kept, request(kept_lives));
+        // The one that has ended is forgotten.
+        assert_eq!(session.requests.lock().unwrap().len(), 2);
+        session.cancel(|span| Arc::ptr_eq(span, &left));
+        assert!(left.has_failed() && !kept.has_failed());
+        assert_eq!(session.requests.lock().unwrap().len(), 1);
+        assert!(left_ends.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Disconnected));
+        assert!(kept_ends.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty));
+        session.cancel(|_| true);
+        assert!(kept.has_failed());
+    }
+
+    #[test]
+    fn sessions_of_one_bucket_share_what_they_have_opened_and_not_their_requests() {
+        let first = Session::default();
+        let shared = Session::sharing(&first);
+        let (runtime, _) = first.enter(&address()).unwrap();
+        assert_eq!(shared.enter(&address()).unwrap().0.id(), runtime.id());
+        assert_ne!(Session::default().enter(&address()).unwrap().0.id(), runtime.id());
+        let span = span();
+        first.run(&runtime, &span, pending());
+        shared.cancel(|_| true);
+        assert!(!span.has_failed());
+    }
+
+    #[test]
+    fn a_session_may_end_within_another_runtime_and_does_not_wait_for_its_threads() {
+        let session = Session::default();
+        let (runtime, _) = session.enter(&address()).unwrap();
+        let (_never, ends) = channel::<()>();
+        runtime.spawn_blocking(move || ends.recv());
+        let other = Builder::new_current_thread().build().unwrap();
+        other.block_on(async { drop(session) });
+    }
+}

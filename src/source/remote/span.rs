@@ -157,7 +157,12 @@ mod models;
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+    use std::sync::Arc;
+
     use super::*;
+    use crate::clock::wait_until;
 
     #[test]
     fn readers_take_what_has_arrived_and_wait_for_the_rest() {
@@ -175,6 +180,47 @@ mod tests {
             assert_eq!(reader.join().unwrap().unwrap(), [6, 7, 8, 9, 9, 9, 9, 9]);
         });
         assert!(span.is_done() && span.missing_from() == 110);
+    }
+
+    #[test]
+    fn who_waits_is_counted_while_it_waits() {
+        let span = Arc::new(Span::new(0..10));
+        let (asked, seen) = (span.clone(), Rc::new(Cell::new(false)));
+        let was = seen.clone();
+        let is_wanted = move || {
+            was.set(asked.is_awaited());
+            false
+        };
+        let read = wanted::while_wanted(is_wanted, || span.copy(0, &mut [0; 10]));
+        assert!(wanted::is_given_up(&read.unwrap_err()) && seen.get() && !span.is_awaited());
+    }
+
+    #[test]
+    fn who_reads_ahead_is_not_counted() {
+        let span = Span::new(0..10);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| wanted::ahead(|| span.copy(0, &mut [0; 10])));
+            let other = scope.spawn(|| span.copy(0, &mut [0; 10]));
+            wait_until(|| span.is_awaited());
+            assert_eq!(span.lock().waiting, 1);
+            span.push(&[0; 10]).unwrap();
+            reader.join().unwrap().unwrap();
+            other.join().unwrap().unwrap();
+        });
+        assert!(!span.is_awaited());
+    }
+
+    #[test]
+    fn a_span_that_is_cancelled_has_failed_unless_it_is_whole() {
+        let span = Span::new(0..2);
+        span.push(&[1]).unwrap();
+        span.cancel();
+        span.push(&[2]).unwrap();
+        assert!(span.has_failed() && wanted::is_given_up(&span.copy(0, &mut [0; 2]).unwrap_err()));
+        let whole = Span::new(0..1);
+        whole.push(&[1]).unwrap();
+        whole.cancel();
+        assert!(!whole.has_failed());
     }
 
     #[test]

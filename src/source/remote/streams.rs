@@ -210,6 +210,36 @@ mod tests {
     }
 
     #[test]
+    fn a_reader_that_is_known_to_go_in_order_gets_its_window_at_once_and_keeps_it() {
+        let mut streams = Streams::new(u64::MAX);
+        assert_eq!(streams.record(&(MIB..MIB + 10), true).until, MIB + 10 + FIRST);
+        assert_eq!(streams.record(&(MIB + 10..MIB + 20), false).until, MIB + 10 + FIRST);
+        assert_eq!(streams.record(&(MIB + 20..2 * MIB + 20), false).until, 2 * MIB + 20 + MOST);
+    }
+
+    #[test]
+    fn a_window_grows_early_and_the_largest_is_half_used_first() {
+        let run = |window| StreamRun { start: 0, next: 0, bytes: 0, reads: 0, is_known: true, window, ahead: 0 };
+        assert_eq!(run(16 * MIB).refill_at(20 * MIB), 14 * MIB);
+        assert_eq!(run(20 * MIB).refill_at(20 * MIB), 10 * MIB);
+        assert_eq!(run(0).refill_at(20 * MIB), 0);
+    }
+
+    #[test]
+    fn the_last_part_of_a_long_run_decides_whether_it_is_in_order() {
+        let run = |next, bytes| StreamRun { start: 0, next, bytes, reads: 9, is_known: false, window: 0, ahead: 0 };
+        for (next, bytes, is_dense, (start, left)) in [
+            (MEMORY, 60 * MIB, true, (0, 61 * MIB)),
+            (MEMORY + 2, 61 * MIB, true, (MEMORY / 2 + 1, 31 * MIB)),
+            (MEMORY + 2 * MIB, 61 * MIB, true, (33 * MIB, 31 * MIB)),
+            (MEMORY + 2 * MIB, 2 * MIB, false, (33 * MIB, 3 * MIB / 2)),
+        ] {
+            let mut run = run(next, bytes);
+            assert_eq!((run.read(MIB), run.start, run.bytes), (is_dense, start, left), "{next} {bytes}");
+        }
+    }
+
+    #[test]
     fn two_readers_in_order_and_small_reads_out_of_order_are_runs() {
         let mut streams = Streams::new(u64::MAX);
         let mut last = [0; 2];

@@ -58,7 +58,9 @@ mod tests {
         let writes = Arc::new(Writes::default());
         writes.wait(Duration::MAX);
         let (first, second) = (writes.begin(), writes.begin());
-        writes.wait(Duration::from_millis(1));
+        let (begun, most) = (std::time::Instant::now(), Duration::from_millis(1));
+        writes.wait(most);
+        assert!(begun.elapsed() >= most);
         std::thread::scope(|scope| {
             scope.spawn(|| writes.wait(Duration::from_secs(3600)));
             drop((first, second));

@@ -85,6 +85,8 @@ pub(crate) enum Fault {
     Status(u16),
     /// A status with headers and a body.
     Answer(u16, Vec<(String, String)>, String),
+    /// This text is the whole answer, with its head.
+    Raw(String),
     /// The body ends after this many bytes, and the connection with it.
     Cut(usize),
     /// The connection is closed without an answer.
@@ -245,6 +247,7 @@ impl Shared {
                 let head = out.head(*status, headers, body.len());
                 return ControlFlow::Break(head.and_then(|()| out.body(body.as_bytes())));
             }
+            Fault::Raw(text) => return ControlFlow::Break(out.body(text.as_bytes())),
             Fault::Replaced(bytes) => {
                 let new = Object::new(bytes.to_vec()).with_etag("\"v2\"");
                 self.objects.lock().unwrap().values_mut().for_each(|object| *object = new.clone());

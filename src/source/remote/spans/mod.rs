@@ -115,7 +115,7 @@ impl Spans {
             }
             let ahead = RangeAhead { until, ..*ahead };
             let cover = self.cover(&mut kept, range, ahead, is_exact, &mut needed.fetch);
-            let is_wanted = |span: &Arc<Span>| range.start < span.range().end && span.range().start < range.end;
+            let is_wanted = |span: &Arc<Span>| span.range().start < range.end;
             needed.cover.extend(cover.into_iter().filter(is_wanted));
         }
         needed

@@ -150,3 +150,90 @@ fn each_range_has_its_own_ahead() {
     let want = [10 * MIB..14 * MIB, 30 * MIB..31 * MIB, 50 * MIB..52 * MIB];
     assert_eq!(super::tests::ranges(&spans.needed(&ranges, true).fetch), want);
 }
+
+#[test]
+fn a_read_needs_no_span_that_begins_where_it_ends() {
+    let spans = spans(100 * MIB, 64 * MIB);
+    let first = spans.wanted(&[MIB..2 * MIB], until(0), false);
+    assert_eq!(ranges(&first.cover), [MIB..2 * MIB]);
+    let ahead = spans.wanted(&[MIB..2 * MIB], until(20 * MIB), false);
+    assert_eq!((ranges(&ahead.cover), ranges(&ahead.fetch)), (vec![MIB..2 * MIB], vec![2 * MIB..14 * MIB]));
+}
+
+#[test]
+fn the_rest_of_an_object_is_fetched_with_what_is_ahead_if_it_is_less_than_that() {
+    for (end, want) in [(97 * MIB, 97 * MIB), (97 * MIB + 1, 100 * MIB)] {
+        let spans = spans(100 * MIB, 64 * MIB);
+        assert_eq!(ranges(&spans.wanted(&[93 * MIB..94 * MIB], until(end), false).fetch), [93 * MIB..want]);
+    }
+}
+
+#[test]
+fn a_hole_before_a_read_is_fetched_if_it_is_small_and_the_end_if_the_read_comes_to_it() {
+    for (hole, start) in [(SMALLEST - 1, 2 * MIB), (SMALLEST, 2 * MIB + SMALLEST)] {
+        let spans = spans(100 * MIB, 64 * MIB);
+        arrive(&spans.wanted(&[MIB..2 * MIB], until(0), false));
+        let at = 2 * MIB + hole;
+        assert_eq!(ranges(&spans.wanted(&[at..at + 10], until(0), false).fetch), [start..at + SMALLEST]);
+    }
+    let tail = 10 * MIB - TAIL;
+    for (at, end) in [(tail - SMALLEST, tail), (tail - SMALLEST + 1, 10 * MIB)] {
+        let spans = spans(10 * MIB, 64 * MIB);
+        assert_eq!(ranges(&spans.wanted(&[at..at + 10], until(0), false).fetch), [at..end]);
+    }
+}
+
+#[test]
+fn what_is_announced_comes_in_smaller_requests_than_what_is_ahead_of_it() {
+    let announced = spans(100 * MIB, 64 * MIB);
+    let want = [10 * MIB..18 * MIB, 18 * MIB..26 * MIB, 26 * MIB..30 * MIB];
+    assert_eq!(ranges(&announced.wanted(&[10 * MIB..30 * MIB], until(0), true).fetch), want);
+    let ahead = spans(100 * MIB, 64 * MIB);
+    let want = [10 * MIB..22 * MIB, 22 * MIB..34 * MIB];
+    assert_eq!(ranges(&ahead.wanted(&[10 * MIB..30 * MIB], until(40 * MIB), true).fetch), want);
+}
+
+#[test]
+fn what_is_on_its_way_makes_no_room() {
+    let spans = spans(100 * MIB, 2 * MIB);
+    let first = spans.wanted(&[10 * MIB..12 * MIB], until(0), false);
+    let other = spans.wanted(&[20 * MIB..21 * MIB], until(0), false);
+    assert!(spans.has(&first.fetch[0]) && spans.lock().spans[&(20 * MIB)].1.is_none());
+    arrive(&first);
+    arrive(&other);
+    let third = spans.wanted(&[30 * MIB..31 * MIB], until(0), false);
+    assert!(!spans.has(&first.fetch[0]) && spans.lock().spans[&(30 * MIB)].1.is_some());
+    assert!(spans.has(&third.fetch[0]));
+}
+
+#[test]
+fn what_is_missing_is_neither_there_nor_on_its_way_nor_on_disk() {
+    let spans = spans(100 * MIB, 64 * MIB);
+    let needed = spans.wanted(&[MIB..2 * MIB, 4 * MIB..5 * MIB], until(0), false);
+    arrive(&Needed { fetch: vec![needed.fetch[0].clone()], cover: Vec::new() });
+    for (range, missing) in [
+        (MIB..2 * MIB, 0),
+        (MIB - 3..MIB + 5, 3),
+        (2 * MIB - 5..2 * MIB + 7, 7),
+        (0..10 * MIB, 8 * MIB),
+        (3 * MIB..3 * MIB, 0),
+        (3 * MIB..3 * MIB + 1, 1),
+    ] {
+        assert_eq!(spans.missing(&range), missing, "{range:?}");
+    }
+    needed.fetch[1].fail(Error::new(Kind::NotFound, "x"));
+    assert_eq!(spans.missing(&(0..10 * MIB)), 9 * MIB);
+    assert_eq!(spans.missing(&(4 * MIB..5 * MIB)), MIB);
+}
+
+#[test]
+fn what_is_forgotten_takes_no_memory() {
+    let account = Account::new(1 << 30, 0);
+    let spans = Spans::new(100 * MIB, &account, 64 * MIB, None);
+    let needed = spans.wanted(&[MIB..2 * MIB], until(0), false);
+    let other = Arc::new(Span::new(MIB..2 * MIB));
+    assert!(spans.has(&needed.fetch[0]) && !spans.has(&other) && account.memory().used() > MIB);
+    spans.clear();
+    assert!(!spans.has(&needed.fetch[0]));
+    assert_eq!((account.memory().used(), spans.missing(&(MIB..2 * MIB))), (0, MIB));
+}

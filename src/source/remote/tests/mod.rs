@@ -1,0 +1,6 @@
+//! Tests of objects on a server.
+#![forbid(unsafe_code)]
+#![allow(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing, reason = "tests")]
+
+mod objects;
+mod replies;
