@@ -119,11 +119,11 @@ impl Disk {
         let mut ranges = BTreeMap::new();
         for name in self.settings.names(&self.dir) {
             let Some((version, range)) = parse(&name) else { continue };
-            if version != wanted {
-                other(&name);
-            } else {
+            if version == wanted {
                 let end = ranges.entry(range.start).or_insert(range.end);
                 *end = range.end.max(*end);
+            } else {
+                other(&name);
             }
         }
         ranges

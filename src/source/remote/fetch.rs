@@ -243,7 +243,9 @@ mod tests {
             (vec![PROGRESS - SOME, SOME], true, true),
         ] {
             let (mut clock, was) = clock();
-            arrived.iter().for_each(|&n| clock.arrived(bytes(n)));
+            for &n in &arrived {
+                clock.arrived(bytes(n));
+            }
             assert_eq!((clock.tried < was, clock.since < was), (tries_again, starts_again), "{arrived:?}");
             // What has counted does not count again.
             assert!(clock.brought < SOME && clock.bytes < PROGRESS, "{arrived:?}");

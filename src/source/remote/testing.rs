@@ -9,8 +9,9 @@ use std::time::Duration;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 
 use crate::account::Account;
+use crate::bytes::FileOffset;
 use crate::error::Error;
-use crate::source::RemoteOptions;
+use crate::source::{RemoteOptions, Source};
 
 #[allow(dead_code, reason = "the tests of the suite use all of it")]
 #[path = "../../../tests/suite/support/server.rs"]
@@ -129,6 +130,19 @@ pub(super) fn counts(server: &Server) -> (usize, usize, usize) {
     let is_tail = |request: &&Request| request.headers.get("range").is_some_and(|range| range.starts_with("bytes=-"));
     let (lists, tails) = (log.iter().filter(is_list).count(), log.iter().filter(is_tail).count());
     (lists, tails, log.len() - lists - tails)
+}
+
+/// Fails unless `source`, an object of 16 MiB, keeps a read of 600 KiB until another such read takes its place.
+#[track_caller]
+pub(super) fn keeps_one_mib(server: &Server, source: &Source) {
+    let asked = |(at, len): &(u64, u64)| {
+        server.take_log();
+        source.get(FileOffset(*at), *len, "x").unwrap();
+        counts(server).2
+    };
+    // What the small one waits for comes after what there is no room for has gone.
+    let reads = [(MIB, 600 * KIB), (10 * MIB, 10), (MIB, 600 * KIB), (6 * MIB, 600 * KIB), (MIB, 600 * KIB)];
+    assert_eq!(reads.each_ref().map(asked), [1, 1, 0, 1, 1]);
 }
 
 /// The kind of the I/O error that `error` is, in words.

@@ -103,6 +103,10 @@ fn what_does_not_pass_is_an_error_at_once_that_says_why() {
         (Fault::Status(501), "the server refuses the request (HTTP 501)"),
         (Fault::Status(204), "the server refuses the request (HTTP 204)"),
         (Fault::Whole, "does not serve parts of the object (HTTP ranges), although it says so; download it"),
+        (
+            Fault::Raw("HTTP/1.1 200 x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n".into()),
+            "does not serve parts of the object (HTTP ranges); download it",
+        ),
         (Fault::Unsaid, "the server does not say which bytes it sends"),
         (Fault::Shifted(1), "the server sent bytes 1 to 16384 for 0 to 16384"),
         (

@@ -1,6 +1,12 @@
 //! Objects that a list has pinned, each opened when it is read.
 #![forbid(unsafe_code)]
-#![allow(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing, reason = "a test")]
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::indexing_slicing,
+    clippy::single_range_in_vec_init,
+    reason = "a test"
+)]
 
 use std::io::ErrorKind;
 use std::path::Path;

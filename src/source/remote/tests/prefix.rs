@@ -5,12 +5,15 @@
 use std::io::ErrorKind;
 
 use super::super::testing::{
-    Fault, KIB, MIB, MODIFIED, S3, Server, account, counts, fill, io_kind, noise, object, page, patient,
+    Fault, KIB, MIB, MODIFIED, S3, Server, account, counts, fill, io_kind, keeps_one_mib, noise, object, page, patient,
 };
 use super::*;
 use crate::bytes::FileOffset;
 use crate::clock::wait_until;
 use crate::platform::FileType;
+
+/// Just before what a list has said is asked for again.
+const NEARLY: Duration = Duration::from_nanos(999_999_999);
 
 /// The targets of the lists that were asked for since the last call.
 fn lists(server: &Server) -> Vec<String> {
@@ -87,9 +90,9 @@ fn what_a_list_says_of_a_name_is_believed_for_a_second() {
     };
     for path in ["a", "none"] {
         assert_eq!((asked(path), asked(path)), (1, 0), "{path}");
-        prefix.clock.pass(SOON - Duration::from_nanos(1));
+        prefix.clock.pass(NEARLY);
         assert_eq!(asked(path), 0, "{path}");
-        prefix.clock.pass(Duration::from_nanos(1));
+        prefix.clock.pass(SOON.checked_sub(NEARLY).unwrap());
         assert_eq!((asked(path), asked(path)), (1, 0), "{path}");
         prefix.forget(path);
         assert_eq!(asked(path), 1, "{path}");
@@ -138,9 +141,9 @@ fn the_versions_of_all_objects_below_a_directory_are_believed_for_a_second() {
     assert!(first.len() == 1 && first[0].contains("prefix=p%2Fd%2F") && !first[0].contains("delimiter"), "{first:?}");
     assert_eq!(asked().0.len(), 0);
     fill(&server, &[("p/d/x", object(20)), ("p/d/y", object(30).with_etag("\"v2\""))]);
-    prefix.clock.pass(SOON - Duration::from_nanos(1));
+    prefix.clock.pass(NEARLY);
     assert_eq!(asked(), (vec![], 1));
-    prefix.clock.pass(Duration::from_nanos(1));
+    prefix.clock.pass(SOON.checked_sub(NEARLY).unwrap());
     let (again, versions) = asked();
     assert_eq!((again.len(), versions), (1, 2), "another version");
     prefix.forget("d");
@@ -182,15 +185,10 @@ fn an_object_is_the_one_that_was_seen_and_its_end_is_asked_for_if_it_is_long() {
 fn an_object_takes_a_part_of_the_memory() {
     let server = Server::start();
     let _s3 = S3::on(&server);
-    fill(&server, &[("p/a", object(4 * MIB))]);
+    fill(&server, &[("p/a", object(16 * MIB))]);
     let prefix = Prefix::open("s3://b/p/", &patient(), &Account::new(SHARE * MIB, 0)).unwrap();
     let (source, _) = prefix.source("a", &prefix.stat("a").unwrap()).unwrap();
-    let asked = |at: u64| {
-        server.take_log();
-        source.get(FileOffset(at), 600 * KIB, "x").unwrap();
-        counts(&server).2
-    };
-    assert_eq!([asked(MIB), asked(MIB), asked(3 * MIB), asked(MIB)], [1, 0, 1, 1]);
+    keeps_one_mib(&server, &source);
 }
 
 #[test]

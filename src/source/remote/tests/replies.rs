@@ -1,5 +1,6 @@
 //! Replies, the first one and later ones: bytes, a reason to ask again, or an error that says what is wrong.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::super::testing::{Fault, KIB, MIB, Server, account, answer, noise, object, patient};
@@ -19,8 +20,11 @@ fn open(server: &Server) -> Result<Arc<Source>> {
 
 /// A reply of which the body comes in `parts`.
 fn chunked(head: &str, parts: &[&str]) -> Fault {
-    let parts: String = parts.iter().map(|part| format!("{:x}\r\n{part}\r\n", part.len())).collect();
-    Fault::Raw(format!("HTTP/1.1 {head}\r\nTransfer-Encoding: chunked\r\n\r\n{parts}0\r\n\r\n"))
+    let mut text = format!("HTTP/1.1 {head}\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for part in parts.iter().chain([&""]) {
+        write!(text, "{:x}\r\n{part}\r\n", part.len()).unwrap();
+    }
+    Fault::Raw(text)
 }
 
 /// What comes of a read of the beginning, while the object is opened with the answers `faults`, and of a read of another
