@@ -304,6 +304,16 @@ mod tests {
     }
 
     #[test]
+    fn an_object_of_s3_has_a_bucket_and_a_key_and_only_s3_has_lists() {
+        for url in ["s3://bucket", "s3://bucket/", "s3:///key"] {
+            assert!(matches!(Address::parse(url).unwrap_err().kind(), Kind::Usage(_)), "{url}");
+        }
+        Address::parse("s3://b/k").unwrap().has_lists().unwrap();
+        let none = Address::parse("http://h/x").unwrap().has_lists().unwrap_err();
+        assert!(matches!(none.kind(), Kind::Unsupported(_)), "{none}");
+    }
+
+    #[test]
     fn the_keys_below_a_prefix_begin_with_it_and_those_of_a_bucket_with_anything() {
         let base = |url: &str| Address::prefix(url).unwrap().base();
         assert_eq!([base("s3://b/p/q/"), base("s3://b/p"), base("s3://b/"), base("s3://b")], ["p/q/", "p/", "", ""]);
