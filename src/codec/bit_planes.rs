@@ -85,8 +85,10 @@ mod tests {
     fn every_copy_of_the_kernel_gives_the_elements() {
         agree::<8>();
         agree::<16>();
-        agree::<32>();
-        agree::<64>();
+        if !cfg!(miri) {
+            agree::<32>();
+            agree::<64>();
+        }
     }
 
     #[test]

@@ -47,6 +47,7 @@ fn sum_up<T: Copy>(span: &mut [T], add: impl Fn(T, T) -> T) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::shuffle::tests::cases;
     use super::super::simd_dispatch::{Portable, SimdLoop, SimdOps, run, run_widest};
 
     struct Sums<'a>(&'a mut [i32], &'a mut [i64], usize);
@@ -63,9 +64,9 @@ mod tests {
 
     #[test]
     fn sums_restart_with_every_span() {
-        for len in [0, 1, 7, 8, 15, 16, 17, 64, 100, 1023, 1024, 3000] {
+        for len in cases([0, 1, 7, 8, 15, 16, 17, 64, 100, 1023, 1024, 3000], 4) {
             let numbers: Vec<i32> = (0..len).map(|i: i32| (i + 1).wrapping_mul(0x4321_9876)).collect();
-            for span in [1, 3, 8, 16, 24, 32, 48, 64, 100, 256, 1024, 5000] {
+            for span in cases([1, 3, 8, 16, 24, 32, 48, 64, 100, 256, 1024, 5000], 3) {
                 let mut want = numbers.clone();
                 for span in want.chunks_mut(span) {
                     for i in 1..span.len() {

@@ -58,7 +58,7 @@ pub(crate) const SHAPES: &[Shape] = &[
     },
     Shape {
         name: "zstd: more frames than there is memory for, with their list on disk",
-        make: || SMALL.repeat(130_000),
+        make: || SMALL.repeat(160_000),
         cache: MIB,
         spill: 32 * MIB,
         work: MIB,
@@ -66,7 +66,7 @@ pub(crate) const SHAPES: &[Shape] = &[
     },
     Shape {
         name: "zstd: more frames than there is memory for, and no spill",
-        make: || SMALL.repeat(130_000),
+        make: || SMALL.repeat(300_000),
         cache: MIB,
         spill: 0,
         work: MIB,
