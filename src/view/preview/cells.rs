@@ -44,3 +44,23 @@ impl Cells {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_that_was_not_read_shows_the_one_above_or_in_the_first_row_the_one_before() {
+        let spread = |is_read: &[u8], mean: &[f64]| {
+            let labels = Some((Vec::new(), mean.iter().map(|&mean| mean as u8).collect()));
+            let mut cells = Cells { rows: 2, columns: 3, mean: mean.to_vec(), labels, ..Cells::default() };
+            cells.spread(&is_read.iter().map(|&is_read| is_read == 1).collect::<Vec<_>>());
+            assert_eq!(cells.labels.unwrap().1, cells.mean.iter().map(|&mean| mean as u8).collect::<Vec<_>>());
+            cells.mean
+        };
+        assert_eq!(spread(&[1; 6], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        assert_eq!(spread(&[1, 0, 1, 0, 1, 0], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), [1.0, 1.0, 3.0, 1.0, 5.0, 3.0]);
+        // Nothing is before the first.
+        assert_eq!(spread(&[0, 0, 1, 1, 0, 0], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), [1.0, 1.0, 3.0, 4.0, 1.0, 3.0]);
+    }
+}

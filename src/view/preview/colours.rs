@@ -131,6 +131,9 @@ mod tests {
             let mut reversed = ColourMap::named(&format!("{name}_r")).unwrap().colours();
             reversed.reverse();
             assert_eq!(reversed, colours, "{name}");
+            for shown in [name.to_string(), format!("{name}_r")] {
+                assert_eq!(ColourMap::named(&shown).unwrap().to_string(), shown);
+            }
         }
         assert!(matches!(ColourMap::named("jet").unwrap_err().kind(), Kind::Usage(_)));
     }
