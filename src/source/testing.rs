@@ -9,6 +9,11 @@ use super::{Need, Origin, Source};
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Result};
 
+#[path = "../../tests/support/skip.rs"]
+mod skip;
+
+pub(crate) use skip::skip;
+
 /// A source that is far away, and what is asked of it.
 #[derive(Debug)]
 struct Far {

@@ -1,14 +1,17 @@
 //! Real mounts for tests: always taken down again, every wait bounded in time.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+#[path = "../../support/skip.rs"]
+mod skip;
+
+pub(crate) use skip::skip;
 
 /// When a wait is a hang, and the test fails. No test passes or fails by how much sooner something happens.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -30,20 +33,6 @@ pub(crate) fn can_mount() -> bool {
     );
     skip("mounts cannot be made", &why);
     false
-}
-
-/// Says loudly that a test was not run: one line for each test and what it lacks. Call it on the thread of the test,
-/// which has its name.
-pub(crate) fn skip(what: &str, why: &str) {
-    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let line = format!("SKIPPED {}: {what}: {why}\n", std::thread::current().name().unwrap_or("a test"));
-    if !SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(line.clone()) {
-        return;
-    }
-    // Past the harness, which keeps what tests print.
-    if let Ok(mut terminal) = std::fs::OpenOptions::new().append(true).open("/proc/self/fd/2") {
-        std::io::Write::write_all(&mut terminal, line.as_bytes()).ok();
-    }
 }
 
 /// Waits until a mount in the foreground, made with `-d`, says in `log` that it is one. It is seen in the kernel's list
