@@ -37,11 +37,11 @@ pub(crate) fn files() -> &'static [(&'static str, PathBuf)] {
             (name, path)
         };
         let made = [
-            ("line", USUAL, Dtype::F32, &[4_000_000][..]),
-            ("line64", USUAL, Dtype::F64, &[1_600_001]),
-            ("square", USUAL, Dtype::F32, &[1900, 2100]),
-            ("cube", USUAL, Dtype::F32, &[150, 160, 170]),
-            ("bytes", "bitshuffle:w=4,rze", Dtype::U32, &[3_300_007]),
+            ("line", USUAL, Dtype::F32, &[2_000_000][..]),
+            ("line64", USUAL, Dtype::F64, &[800_001]),
+            ("square", USUAL, Dtype::F32, &[1300, 1500]),
+            ("cube", USUAL, Dtype::F32, &[110, 120, 150]),
+            ("bytes", "bitshuffle:w=4,rze", Dtype::U32, &[1_700_007]),
         ]
         .iter()
         .map(make)

@@ -292,7 +292,7 @@ fn sources(root: &Path) -> Vec<PathBuf> {
 fn build(root: &Path, source: &Path, folder: &Path) -> PathBuf {
     let out = folder.join(source.file_stem().unwrap()).with_extension("so");
     let mut gxx = Command::new("g++");
-    gxx.args(["-std=c++17", "-O2", "-g", "-w", "-ffp-contract=off", "-fno-strict-aliasing", "-shared", "-fPIC"]);
+    gxx.args(["-std=c++17", "-O2", "-w", "-ffp-contract=off", "-fno-strict-aliasing", "-shared", "-fPIC"]);
     // Every file has its own variables, also inside of templates.
     gxx.args(["-fno-gnu-unique", "-fvisibility-inlines-hidden", "-U_FORTIFY_SOURCE"]);
     gxx.arg("-include").arg(root.join("tests/support/gpu/host.h")).arg("-I").arg(root.join("kernels"));
