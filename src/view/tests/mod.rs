@@ -176,28 +176,36 @@ fn pieces_are_visited_in_order_until_the_visitor_stops() {
     assert_eq!(view.piece_and_batch(), (10, 10));
 }
 
-/// Stores the C-order `array` as chunks of blocks, element by element, as [`Grid`] defines it.
+/// Stores the C-order `array` as chunks of blocks, row by row of a block, as [`Grid`] defines it.
 fn scatter(array: &[u8], itemsize: usize, shape: &[u64], chunk: &[u64], block: &[u64]) -> Vec<u8> {
-    let n = shape.len();
     let product = |v: &[u64]| v.iter().product::<u64>();
-    let grid: Vec<u64> = (0..n).map(|d| shape[d].div_ceil(chunk[d])).collect();
-    let blocks: Vec<u64> = (0..n).map(|d| chunk[d].div_ceil(block[d])).collect();
-    let linear = |index: &[u64], extent: &[u64]| index.iter().zip(extent).fold(0, |sum, (i, e)| sum * e + i);
+    let Some(last) = shape.len().checked_sub(1) else { return array.to_vec() };
+    let grid: Vec<u64> = shape.iter().zip(chunk).map(|(n, chunk)| n.div_ceil(*chunk)).collect();
+    let blocks: Vec<u64> = chunk.iter().zip(block).map(|(n, block)| n.div_ceil(*block)).collect();
     let per_chunk = product(&blocks) * product(block);
+    // Where the elements are whose index in dimension `d` is `i`, from those whose index is 0.
+    let place = |d: usize, i: u64| {
+        let (of_chunk, of_block) = (i / chunk[d], i % chunk[d] / block[d]);
+        of_chunk * product(&grid[d + 1..]) * per_chunk
+            + of_block * product(&blocks[d + 1..]) * product(block)
+            + i % chunk[d] % block[d] * product(&block[d + 1..])
+    };
     let mut out = vec![0xEE; (product(&grid) * per_chunk) as usize * itemsize];
-    for element in 0..product(shape) {
-        let mut rest = element;
-        let mut index = vec![0; n];
-        for d in (0..n).rev() {
-            index[d] = rest % shape[d];
+    for row in 0..product(&shape[..last]) {
+        let (mut rest, mut start) = (row, 0);
+        for d in (0..last).rev() {
+            start += place(d, rest % shape[d]);
             rest /= shape[d];
         }
-        let part = |f: &dyn Fn(usize) -> u64| (0..n).map(f).collect::<Vec<u64>>();
-        let place = linear(&part(&|d| index[d] / chunk[d]), &grid) * per_chunk
-            + linear(&part(&|d| index[d] % chunk[d] / block[d]), &blocks) * product(block)
-            + linear(&part(&|d| index[d] % chunk[d] % block[d]), block);
-        let (from, to) = (element as usize * itemsize, place as usize * itemsize);
-        out[to..to + itemsize].copy_from_slice(&array[from..from + itemsize]);
+        let mut i = 0;
+        while i < shape[last] {
+            let of_chunk = i % chunk[last];
+            let n = (block[last] - of_chunk % block[last]).min(chunk[last] - of_chunk).min(shape[last] - i);
+            let (from, to) =
+                ((row * shape[last] + i) as usize * itemsize, (start + place(last, i)) as usize * itemsize);
+            out[to..][..n as usize * itemsize].copy_from_slice(&array[from..][..n as usize * itemsize]);
+            i += n;
+        }
     }
     out
 }

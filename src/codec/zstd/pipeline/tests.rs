@@ -19,8 +19,8 @@ fn decoded(file: &[u8], threads: &Threads) -> Result<Vec<u8>> {
 
 #[test]
 fn frames_of_every_kind_decode_to_their_content() {
-    let all = [2, 3, 9].map(Threads::new);
-    for (name, content) in &contents(3 << 20) {
+    let all = [2, 9].map(Threads::new);
+    for (name, content) in &contents(2 << 20) {
         for (level, window_log, is_long) in [
             (-5, 17, false),
             (1, 10, false),
@@ -55,7 +55,7 @@ fn what_libzstd_refuses_is_refused_and_what_is_decoded_has_the_same_bytes() {
                 file[4] &= !4;
                 file.truncate(file.len() - 4);
             }
-            for _ in 0..100 {
+            for _ in 0..60 {
                 let mut broken = file.clone();
                 for _ in 0..=random(seed) % 3 {
                     let at = 6 + random(seed) as usize % (file.len() - 6);

@@ -276,7 +276,7 @@ impl InOrder for Huge {
 #[test]
 fn of_a_huge_array_at_most_64_mib_are_decoded_whatever_its_shape() {
     const LEN: u64 = 1 << 37;
-    for piece in [4 << 10, 1 << 20, 4 << 20] {
+    for piece in [4 << 10, 4 << 20] {
         for is_run in [false, true] {
             for shape in [
                 &[LEN][..],
