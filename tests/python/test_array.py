@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import mmap
 import pickle
@@ -37,14 +38,19 @@ ARRAYS = [
     ("ztensor/v12-all-dtypes.zt", None),
     ("ztensor/v01-zstd-crc32c.zt", None),
 ]
-OPENED: dict[str, fzmfs.Archive] = {}
 
 
+@functools.cache
+def opened(file: Path) -> fzmfs.Archive:
+    return fzmfs.open(file)
+
+
+@functools.cache
 def pairs() -> list[tuple[fzmfs.Array, np.ndarray]]:
     """Each array, and the same in memory."""
     found = []
     for file, name in ARRAYS:
-        archive = OPENED.setdefault(file, fzmfs.open(DATA / file))
+        archive = opened(DATA / file)
         for array in [archive[name]] if name else archive.values():
             raw = archive.read(array._path, 0, array.nbytes)
             found.append((array, np.frombuffer(raw, array.dtype).reshape(array.shape)))
@@ -61,8 +67,8 @@ def shaped(draw: st.DrawFn) -> tuple[fzmfs.Array, np.ndarray]:
     """A stream of bytes with any type and shape, and the same in memory."""
     dtype = draw(st.sampled_from(["u1", ">i2", "<f8", "S3", [("a", "<i4"), ("b", "u1")]]))
     shape = draw(st.lists(st.integers(0, 12), max_size=6).filter(lambda shape: math.prod(shape) <= 4000))
-    name = str(DATA / "zstd/mixed-generations.zst")
-    raw = OPENED.setdefault(name, fzmfs.open(name)).read("data.raw", 0, 4000 * 8)
+    name = DATA / "zstd/mixed-generations.zst"
+    raw = opened(name).read("data.raw", 0, 4000 * 8)
     want = np.frombuffer(raw, dtype, math.prod(shape)).reshape(shape)
     return fzmfs.open(name, dtype=dtype, shape=tuple(shape), threads=1)["data"], want
 
