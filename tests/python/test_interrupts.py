@@ -43,6 +43,8 @@ class Server:
                 threading.Thread(target=self._serve, args=(self._listener.accept()[0],), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
+        # Else each body waits 40 ms for the acknowledgment of its header.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with contextlib.suppress(OSError), connection, connection.makefile("rb") as lines:
             while line := lines.readline():
                 head = [line.decode()]
