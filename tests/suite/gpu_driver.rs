@@ -217,37 +217,6 @@ fn after_any_failed_call_the_cpu_decodes_with_one_warning() {
 }
 
 #[test]
-fn kernels_are_loaded_from_the_folder_of_a_developer() {
-    if !cfg!(debug_assertions) {
-        eprintln!("SKIPPED: a release build loads its own kernels only");
-        return;
-    }
-    let path = file("square").to_str().unwrap();
-    let Some(output) = fake("", &["verify", "--device", "cuda", path]) else { return };
-    assert!(log(&output).contains("decoded by Host"), "{}", log(&output));
-    let dir = tempfile::tempdir().unwrap();
-    let verify = || {
-        let mut command = Command::new(PROGRAM);
-        command.env("LD_LIBRARY_PATH", driver().unwrap()).env("FZMFS_PTX_DIR", dir.path()).env("FZMFS_LOG", "info");
-        command.args(["verify", "--device", "cuda", path]).output().unwrap()
-    };
-    let without = verify();
-    assert!(without.status.success() && log(&without).contains(dir.path().to_str().unwrap()), "{}", log(&without));
-    for images in fzmfs::gpu::image::FILES {
-        fs::write(dir.path().join(images.file).with_extension("ptx"), images.text().unwrap()).unwrap();
-    }
-    assert!(log(&verify()).contains("decoded by Host"));
-    fs::write(dir.path().join("lorenzo_quant.ptx"), "no PTX at all").unwrap();
-    fs::write(dir.path().join("fused.ptx"), "nor\0this").unwrap();
-    let broken = verify();
-    assert!(
-        broken.status.success() && log(&broken).contains("the GPU failed and is no longer used"),
-        "{}",
-        log(&broken)
-    );
-}
-
-#[test]
 fn too_little_memory_does_not_disable_the_device() {
     let path = file("line").to_str().unwrap();
     let cpu = run(Path::new("/nonexistent"), "", &["cat", "--device", "cpu", path, "data.raw"]).stdout;

@@ -69,9 +69,9 @@ fn every_size_is_right_wherever_the_archive_ends() {
         (11 * MIB, 5 * MIB),
         (11 * MIB + 5, 2 * MIB + 5),
     ] {
+        let (bytes, members) = archive(len, end);
+        let file = dir.write(&frame(&bytes, true));
         for verify in [Verify::Background, Verify::First, Verify::Off] {
-            let (bytes, members) = archive(len, end);
-            let file = dir.write(&frame(&bytes, true));
             let open = || open(&file, verify);
             // Listed first; the size of the stream first; a member first; the last byte first.
             let listed = open();

@@ -281,7 +281,7 @@ proptest! {
     /// Frames that are read piece by piece, with and without a temporary file.
     #[test]
     fn long_frames_are_read_in_any_order(
-        frames in prop::collection::vec(frame(3 << 20..9 << 20, -5..=3), 1..3),
+        frames in prop::collection::vec(frame(2 << 20..6 << 20, -5..=3), 1..3),
         small in frame(0..5000, 1..=3),
         table in prop::option::of(any::<bool>()),
         at in prop::collection::vec((any::<Index>(), 0..3_000_000_usize), 8),

@@ -20,7 +20,6 @@ mod staging;
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -53,8 +52,6 @@ struct OpenedGpu {
     functions: Mutex<HashMap<Kernel, Function>>,
     /// Streams and staging buffers of closed queues, for reuse.
     spare: Mutex<Vec<StreamResources>>,
-    /// Folder to load PTX from instead of the embedded images, for kernel development.
-    folder: Option<PathBuf>,
 }
 
 impl Cuda {
@@ -169,8 +166,6 @@ impl OpenedGpu {
             modules: Mutex::default(),
             functions: Mutex::default(),
             spare: Mutex::default(),
-            // Its code runs on the GPU with the rights of this process: for developers only.
-            folder: std::env::var_os("FZMFS_PTX_DIR").filter(|_| cfg!(debug_assertions)).map(PathBuf::from),
         })
     }
 
@@ -201,9 +196,6 @@ impl OpenedGpu {
 
     /// The machine code of kernels/`file`.cu for this GPU, if there is any and the driver takes it.
     fn assembled(&self, file: &str) -> Option<Arc<Module>> {
-        if self.folder.is_some() {
-            return None;
-        }
         let image = Images::of(file)?.machine_code(self.capability)?;
         // SAFETY: the image is a whole cubin.
         let loaded = unsafe { Module::load(&self.context, &image) };
@@ -212,15 +204,8 @@ impl OpenedGpu {
 
     /// The PTX of kernels/`file`.cu, compiled by the driver.
     fn compiled(&self, file: &str) -> DeviceResult<Arc<Module>> {
-        let mut text = match &self.folder {
-            Some(folder) => {
-                let path = folder.join(file).with_extension("ptx");
-                std::fs::read_to_string(&path).map_err(|e| DeviceError::Lost(format!("{}: {e}", path.display())))?
-            }
-            None => Images::of(file)
-                .and_then(Images::text)
-                .ok_or_else(|| DeviceError::Lost(format!("this build lacks the kernels {file}")))?,
-        };
+        let text = Images::of(file).and_then(Images::text);
+        let mut text = text.ok_or_else(|| DeviceError::Lost(format!("this build lacks the kernels {file}")))?;
         if text.contains('\0') {
             return Err(DeviceError::Lost(format!("the kernels {file} are not text")));
         }
