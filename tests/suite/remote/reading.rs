@@ -67,8 +67,9 @@ fn every_file_of_the_corpus_reads_as_from_the_disk() {
         let near = of(local, Verify::First);
         opened += usize::from(near.len() > 1);
         assert_eq!(near, of(&url, Verify::First), "{}", path.display());
-        // Of a broken file, more is served from afar by default: checksums over much are not fetched for.
-        if near.iter().all(|line| !line.contains(" Err(")) {
+        // Of a broken file, more is served from afar by default: checksums over much are not fetched for. The others are
+        // many, and every third is tried.
+        if opened % 3 == 0 && near.iter().all(|line| !line.contains(" Err(")) {
             assert_eq!(near, of(&url, Verify::Auto), "{}", path.display());
         }
     }
