@@ -44,6 +44,7 @@ struct Place {
 
 struct Opened {
     account: Account,
+    threads: Threads,
     blob: BlobRef,
     _container: Arc<dyn Container>,
 }
@@ -74,10 +75,11 @@ impl Place {
     fn open_with(&self, index: Index, account: Account) -> Opened {
         let verify = Verify::Background(BackgroundChecks::default());
         let (pieces, threads) = (Pieces::new(account.clone()), Threads::new(2));
-        let options = Options { account: account.clone(), pieces, threads, verify, index, ..Options::default() };
+        let lent = threads.clone();
+        let options = Options { account: account.clone(), pieces, threads: lent, verify, index, ..Options::default() };
         let container = format::open(&Input::of(Source::open(&self.file()).unwrap()).unwrap(), None, &options).unwrap();
         let Content::Blob(blob) = support::file(&*container, "data.raw").unwrap().content else { panic!("no blob") };
-        Opened { account, blob, _container: container }
+        Opened { account, threads, blob, _container: container }
     }
 
     /// Reads piece `piece` as it must be; returns the MiB that were decoded besides it.
@@ -177,8 +179,11 @@ fn a_frame_that_is_broken_after_a_checkpoint_fails_as_it_does_from_its_start() {
     drop(first);
     let again = place.open(place.index());
     place.read(&again, 33);
-    assert_eq!(again.decode(PIECES - 2).unwrap_err().to_string(), wanted);
-    assert_eq!(again.decode(PIECES - 2).unwrap_err().to_string(), wanted);
+    for _ in 0..2 {
+        // Where no thread is free, libzstd decodes, which has words of its own.
+        wait_until("a free thread", || again.threads.is_free());
+        assert_eq!(again.decode(PIECES - 2).unwrap_err().to_string(), wanted);
+    }
     place.read(&again, 33);
     assert_eq!(place.read(&place.open(place.index()), 33), 33, "no checkpoint is left");
 }
