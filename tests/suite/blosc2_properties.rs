@@ -13,7 +13,7 @@ use crate::blosc2::Opened;
 use crate::support::oracle::oracle;
 
 #[test]
-fn files_of_the_official_encoder_are_read() {
+fn files_of_the_official_package_are_read() {
     let Some(python) = oracle("blosc2") else { return };
     let asked = std::env::var("BLOSC2_RANDOM").unwrap_or_else(|_| "60,7".into());
     let (count, seed) = asked.split_once(',').unwrap();

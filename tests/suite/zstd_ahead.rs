@@ -161,6 +161,8 @@ fn what_a_frame_decodes_on_its_own_is_counted_once() {
             opened.read(PIECES - 1).unwrap();
         }
         opened.read_frame(0);
+        // A thread that decodes blocks for the reader holds them until it ends.
+        opened.wait_for_threads();
         let stats = opened.cache.stats();
         assert_eq!(stats.decoded_bytes, PIECES * MIB, "checksum {checksum}");
         assert!((stats.hits > 0, stats.beside > 0) == (checksum, checksum), "{stats:?}");

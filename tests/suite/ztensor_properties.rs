@@ -39,7 +39,7 @@ fn compare(opened: &Opened, dir: &Path, path: &str, part: &Value) {
 }
 
 #[test]
-fn files_of_the_official_writer_are_read() {
+fn files_of_the_official_package_are_read() {
     let Some(python) = oracle("ztensor") else { return };
     let asked = std::env::var("ZTENSOR_RANDOM").unwrap_or_else(|_| "60,7".into());
     let (count, seed) = asked.split_once(',').unwrap();

@@ -14,7 +14,7 @@ use crate::support::opened::{Plain, file, numbered, read, verify};
 use crate::support::oracle::oracle;
 
 #[test]
-fn files_of_the_official_encoders_are_read() {
+fn files_of_the_official_packages_are_read() {
     let Some(python) = oracle("zxc") else { return };
     let asked = std::env::var("ZXC_RANDOM").unwrap_or_else(|_| "12,1".into());
     let (count, seed) = asked.split_once(',').unwrap();

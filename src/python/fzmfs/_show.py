@@ -216,7 +216,7 @@ def _encoded(pixels: NDArray[np.uint8], bodies: dict[bytes, bytes]) -> bytes:
     """A PNG of the numbers of colours, with the palette of another one."""
     height, width = pixels.shape
     header = struct.pack(">II", width, height) + bodies[b"IHDR"][8:]
-    rows = zlib.compress(np.insert(pixels, 0, 0, axis=1).tobytes(), 9)
+    rows = zlib.compress(np.insert(pixels, 0, 0, axis=1).tobytes(), 8)
     out = _SIGNATURE
     for kind, body in (
         (b"IHDR", header),
