@@ -657,10 +657,7 @@ fn arrays_of_many_pieces_read_back_whole_and_in_windows() {
         (vec![300_001], Dtype::I32, "lorenzo,golomb_rice"),
         (vec![300_001], Dtype::F32, "tupl:w=4,dim=3,block=1000000,clog"),
         (vec![300_001], Dtype::F32, "lorenzo_quant:zigzag=1,gpulz:split=1,rle:from=0,port=outlier_errors"),
-    ]
-    .into_iter()
-    .step_by(crate::support::step())
-    {
+    ] {
         let sources = vec![Data { dtype, shape, kind: 5, seed: 11, ragged: 0 }];
         let stages = stages.to_owned();
         let case = Case {

@@ -273,7 +273,7 @@ fn without_a_checksum_several_dictionaries_must_agree() {
 
 #[test]
 fn a_file_of_very_many_frames_needs_no_more_memory_than_the_cache() {
-    const FRAMES: usize = 50_000;
+    const FRAMES: usize = 100_000;
     /// A block of one byte of content, which the frame does not state.
     const FRAME: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD, 0, 0x38, 0x1D, 0, 0, 9, b'A', 0];
     let mut file = FRAME.repeat(FRAMES);

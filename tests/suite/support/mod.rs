@@ -20,12 +20,6 @@ pub(crate) fn cases(usual: u32) -> u32 {
     (usual * proptest::test_runner::Config::default().cases).div_ceil(256)
 }
 
-/// The step through a list of cases that take long: 1 from `PROPTEST_CASES=32` on, so that only `scripts/test quick` skips
-/// some.
-pub(crate) fn step() -> usize {
-    32_u32.div_ceil(proptest::test_runner::Config::default().cases) as usize
-}
-
 /// How many changed files are read where `usual` are usual: `HOSTILE` times as many.
 pub(crate) fn hostile(usual: usize) -> usize {
     (usual as f64 * hostile_factor::hostile_factor()).max(1.0) as usize

@@ -20,14 +20,14 @@ fn decoded(file: &[u8], threads: &Threads) -> Result<Vec<u8>> {
 #[test]
 fn frames_of_every_kind_decode_to_their_content() {
     let all = [2, 9].map(Threads::new);
-    for (name, content) in &contents(1 << 20) {
+    for (name, content) in &contents(2 << 20) {
         for (level, window_log, is_long) in [
             (-5, 17, false),
             (1, 10, false),
             (3, 12, false),
-            (3, 19, true),
+            (3, 21, true),
             (6, 18, false),
-            (12, 19, false),
+            (12, 20, false),
             (19, 22, false),
             (22, 19, true),
         ] {

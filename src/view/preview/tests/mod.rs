@@ -121,7 +121,7 @@ fn pictures_made_at_once_hold_no_more_than_one_does() {
             _ => panic!("no picture"),
         }
     };
-    let pictures: Vec<_> = (0..2).map(make).collect();
+    let pictures: Vec<_> = (0..4).map(make).collect();
     pictures[0](&Plain).unwrap();
     let one = account.memory().peak();
     assert!(one >= 1 << 20, "{one}");
