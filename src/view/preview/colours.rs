@@ -137,4 +137,12 @@ mod tests {
         }
         assert!(matches!(ColourMap::named("jet").unwrap_err().kind(), Kind::Usage(_)));
     }
+
+    #[test]
+    fn between_two_points_each_channel_is_rounded_by_itself() {
+        let points = [0x0010_2030, 0x0030_6050, 0];
+        assert_eq!([0, 1, 4].map(|at| between(&points, at, 4)), [points[0], 0x0018_3038, points[1]]);
+        // Three fifths of 1.
+        assert_eq!(between(&[0x0001_0000, 0], 2, 5), 0x0001_0000);
+    }
 }

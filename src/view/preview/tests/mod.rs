@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::format::testing::{Memory, Plain};
 use crate::format::{BlobRef, Grid, InOrder, Piece};
 
+mod curves;
 mod slices;
 
 /// Counts fetches; no piece may be fetched twice.

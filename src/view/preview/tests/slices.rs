@@ -148,3 +148,20 @@ fn the_end_of_a_stream_that_is_decoded_from_its_start_is_refused_and_never_repla
     let error = drawn(&array, &data, &drawing("4000,:,:"), &Plain).err().unwrap();
     assert!(matches!(error.kind(), Kind::TooLarge { .. }), "{error}");
 }
+
+#[test]
+fn with_one_end_of_the_range_the_other_is_that_of_the_values() {
+    let (array, data) = (array("|u1", 1, &[4, 4]), blob((0..16).map(|i| i % 4 * 10).collect(), 16));
+    let range = |low, high| {
+        let look = Drawing { low, high, ..drawing(":,:") };
+        drawn(&array, &data, &look, &Plain).unwrap().text("Colours").to_owned()
+    };
+    assert!(range(None, None).ends_with("one for each value: 0, 10, 20, 30"), "{}", range(None, None));
+    for (low, high, want) in [
+        (Some(5.0), None, "from 5.0 to 30.0 (as chosen)"),
+        (None, Some(20.0), "from 0.0 to 20.0 (as chosen)"),
+        (Some(5.0), Some(20.0), "from 5.0 to 20.0 (as chosen)"),
+    ] {
+        assert!(range(low, high).ends_with(want), "{}", range(low, high));
+    }
+}
