@@ -319,7 +319,7 @@ def test_what_was_overwritten_has_changed_and_is_not_called_broken(tmp_path: Pat
 @pytest.mark.parametrize("path", sorted(p for p in DATA.glob("*/*") if p.suffix in (".fzm", ".zt", ".b2nd", ".zst")))
 def test_every_container_has_a_page(path: Path) -> None:
     with fzmfs.open(path) as archive:
-        for shown in (archive, *list(archive.values())[:1]):
+        for shown in (archive, *list(archive.values())[:3]):
             page = shown._repr_html_()
             page.encode()
             assert page.startswith("<div>") and page.count("<script") == 0 and len(page) < 60_000

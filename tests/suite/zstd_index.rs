@@ -171,23 +171,22 @@ fn the_last_piece_is_not_served_before_the_checksum_was_verified_once() {
 
 #[test]
 fn a_frame_that_is_broken_after_a_checkpoint_fails_as_it_does_from_its_start() {
-    // Where a thread is free for it, our own decoder says what is wrong, else libzstd: both name the block.
-    for (threads, from) in [(1, "libzstd: "), (2, ", at byte 0x")] {
+    // Where a thread is free for it, our own decoder says what is wrong, else libzstd, which has words of its own.
+    let mut wanted = Vec::new();
+    for threads in [1, 2] {
         let place = Place::new(true);
         let mut broken = frame(&place.content, 17, true);
         break_block(&mut broken);
         fs::write(place.file(), &broken).unwrap();
         let open = |index| place.open_on(Threads::new(threads), index, Account::new(256 * MIB, 0));
-        let error = |opened: &Opened| {
-            let said = opened.decode(PIECES - 2).unwrap_err().to_string();
-            said[said.find(from).unwrap()..].to_owned()
-        };
-        let wanted = error(&open(Index::off()));
+        let error = |opened: &Opened| opened.decode(PIECES - 2).unwrap_err().to_string();
+        wanted.push(error(&open(Index::off())));
         place.read_in_order(&open(place.index()), 34);
         let again = open(place.index());
         place.read(&again, 33);
-        assert_eq!(error(&again), wanted);
-        assert_eq!(error(&again), wanted);
+        for said in [error(&again), error(&again)] {
+            assert!(wanted.contains(&said), "{said}, and not {wanted:?}");
+        }
         place.read(&again, 33);
         assert_eq!(place.read(&open(place.index()), 33), 33, "no checkpoint is left");
     }
