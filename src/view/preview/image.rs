@@ -88,3 +88,54 @@ fn enlarged(cells: &Cells, colours: &[u8], ground: f64) -> Vec<u8> {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GROUND: u8 = 1;
+
+    /// The cells that are not of the colour of the ground, after enlarging: (row, column, colour).
+    fn enlarged_cells(rows: usize, columns: usize, others: &[(usize, usize, f64)]) -> Vec<(usize, usize, u8)> {
+        let (mut mean, mut colours) = (vec![7.0; rows * columns], vec![GROUND; rows * columns]);
+        for &(row, column, value) in others {
+            let colour = if value.is_nan() { 0 } else { value as u8 };
+            (mean[row * columns + column], colours[row * columns + column]) = (value, colour);
+        }
+        let cells = Cells { rows, columns, mean, ..Cells::default() };
+        let out = enlarged(&cells, &colours, 7.0);
+        let differing = out.iter().enumerate().filter(|&(_, &colour)| colour != GROUND);
+        differing.map(|(i, &colour)| (i / columns, i % columns, colour)).collect()
+    }
+
+    fn square(rows: std::ops::Range<usize>, columns: std::ops::Range<usize>, colour: u8) -> Vec<(usize, usize, u8)> {
+        rows.flat_map(|row| columns.clone().map(move |column| (row, column, colour))).collect()
+    }
+
+    #[test]
+    fn few_cells_are_five_times_as_wide_as_far_as_the_picture_goes() {
+        assert_eq!(enlarged_cells(300, 256, &[(100, 50, 9.0)]), square(98..103, 48..53, 9));
+        assert_eq!(enlarged_cells(300, 256, &[(0, 0, 9.0)]), square(0..3, 0..3, 9));
+        assert_eq!(enlarged_cells(300, 256, &[(299, 255, 9.0)]), square(297..300, 253..256, 9));
+        assert_eq!(enlarged_cells(2, 256, &[(0, 9, 9.0)]), square(0..2, 7..12, 9));
+    }
+
+    #[test]
+    fn more_cells_are_three_times_as_wide_and_those_of_small_images_as_they_are() {
+        let column = |n: usize| -> Vec<_> { (0..n).map(|row| (row, 50, 9.0)).collect() };
+        // One in 500.
+        assert_eq!(enlarged_cells(500, 300, &column(299)), square(0..301, 48..53, 9));
+        assert_eq!(enlarged_cells(500, 300, &column(300)), square(0..301, 49..52, 9));
+        assert_eq!(enlarged_cells(255, 255, &[(100, 50, 9.0)]), square(100..101, 50..51, 9));
+        assert_eq!(enlarged_cells(10, 256, &[(5, 50, 9.0)]), square(3..8, 48..53, 9));
+        assert_eq!(enlarged_cells(256, 10, &[(50, 5, 9.0)]), square(48..53, 3..8, 9));
+    }
+
+    #[test]
+    fn no_cell_hides_another_or_a_gap() {
+        let out = enlarged_cells(300, 300, &[(100, 50, 9.0), (100, 52, 3.0), (101, 51, f64::NAN)]);
+        let at = |row, column| out.iter().find(|&&(r, c, _)| (r, c) == (row, column)).map(|&(_, _, colour)| colour);
+        assert_eq!([at(100, 50), at(100, 52), at(101, 51)], [Some(9), Some(3), Some(0)]);
+        assert_eq!([at(100, 48), at(100, 54), at(100, 55)], [Some(9), Some(3), None]);
+    }
+}

@@ -1,10 +1,11 @@
 //! A picture of an array, as a PNG.
 //!
-//! Shows as: `preview.png`, and as any slice that somebody asks for (`drawing`). One dimension is a curve, two are an image, three and more show their middle slice
-//! (`plane`). Limits: `BUDGET` bytes are decoded, whatever the size of the array: of a larger one, lines or places at
-//! even distances, or the start of a stream that can only be decoded from its start (`plan`). Sides of 1024 pixels.
-//! Pieces that are needed again are held meanwhile, so that none is decoded twice whatever the size of the cache; they
-//! are charged, so that the cache makes room, and pictures that share an account are made one at a time.
+//! Shows as: `preview.png`, and as any slice that is asked for (`drawing`). One dimension is a curve, two are an image,
+//! three and more show their middle slice (`plane`). Limits: `BUDGET` bytes are decoded, whatever the size of the
+//! array: of a larger one, lines or places at even distances, or the start of a stream that can only be decoded from
+//! its start (`plan`). Sides of 1024 pixels. Pieces that are needed again are held meanwhile, so that none is decoded
+//! twice whatever the size of the cache; they are charged, so that the cache makes room, and pictures that share an
+//! account are made one at a time.
 //!
 //! Invariant: the size of the file follows from the shape alone (`png_file`), so that nothing is decoded to list it.
 #![forbid(unsafe_code)]

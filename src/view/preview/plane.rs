@@ -14,6 +14,7 @@ pub(super) const SIDE: u64 = 1024;
 const THIN: u64 = 128;
 /// Height of a curve.
 const CURVE: u64 = 320;
+
 /// The elements that are shown: rows and columns of an array. A curve has one row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plane {
@@ -125,5 +126,73 @@ impl Plane {
         let factor = (self.side / 4 * 3 / rows.max(columns)).max(1);
         let thin = self.thin();
         cells * if cells * factor < thin { thin.div_ceil(cells) } else { factor }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plane(shape: &[u64], slice: &str, side: u64) -> Option<Plane> {
+        let array = Array { descr: "'<f4'".to_owned(), itemsize: 4, shape: shape.to_vec() };
+        Plane::of(&array, &Slice::parse(slice, &array).unwrap(), side)
+    }
+
+    #[test]
+    fn the_longer_side_fits_and_small_images_are_enlarged() {
+        for (side, rows, columns, cells, width, height) in [
+            (SIDE, 700, 900, (700, 900), 900, 700),
+            (SIDE, 1024, 1024, (1024, 1024), 1024, 1024),
+            (SIDE, 1025, 1024, (1024, 1023), 1023, 1024),
+            // By the factor with which the longer side has three quarters at most.
+            (SIDE, 10, 10, (10, 10), 760, 760),
+            (SIDE, 384, 100, (384, 100), 200, 768),
+            (SIDE, 385, 200, (385, 200), 200, 385),
+            // A thin side by itself, and it keeps its cells.
+            (SIDE, 384, 64, (384, 64), 128, 768),
+            (SIDE, 384, 63, (384, 63), 189, 768),
+            (SIDE, 2000, 3, (1024, 3), 129, 1024),
+            (SIDE, 3, 2000, (3, 1024), 1024, 129),
+            (SIDE, 4096, 256, (1024, 128), 128, 1024),
+            (SIDE, 256, 4096, (128, 1024), 1024, 128),
+            // Of a small picture, a quarter is thin.
+            (256, 100, 100, (100, 100), 100, 100),
+            (256, 10, 10, (10, 10), 190, 190),
+            (256, 512, 4, (256, 4), 64, 256),
+            (16, 100, 2, (16, 2), 4, 16),
+        ] {
+            let plane = plane(&[rows, columns], ":,:", side).unwrap();
+            assert_eq!((plane.cells(), plane.width(), plane.height()), (cells, width, height), "{rows} x {columns}");
+        }
+        for (len, side, cells) in [(7, SIDE, 7), (1024, SIDE, 1024), (5000, SIDE, 1024), (5000, 100, 100)] {
+            let plane = plane(&[len], ":", side).unwrap();
+            assert_eq!((plane.cells(), plane.width(), plane.height()), ((1, cells), side, 320), "{len}");
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_plane_lie_between_its_first_and_its_last_element() {
+        for (slice, [rows, columns, step, row_step], has_gaps, bytes) in [
+            ("1,:,:", [6, 5, 4, 20], false, 120..240),
+            (":,1,:", [4, 5, 4, 120], true, 20..400),
+            (":,:,1", [4, 6, 20, 120], false, 4..468),
+            ("1,2:4,:", [2, 5, 4, 20], false, 160..200),
+            ("1,:,1:3", [6, 2, 4, 20], true, 124..232),
+            ("1,2,:", [1, 5, 4, 20], false, 160..180),
+            (":,2,3", [1, 4, 120, 480], false, 52..416),
+            ("1,2,3", [1, 1, 4, 4], false, 172..176),
+        ] {
+            let plane = plane(&[4, 6, 5], slice, SIDE).unwrap();
+            assert_eq!(
+                [plane.rows, plane.columns, plane.step, plane.row_step],
+                [rows, columns, step, row_step],
+                "{slice}"
+            );
+            assert_eq!((plane.has_gaps(), plane.is_curve()), (has_gaps, rows == 1), "{slice}");
+            assert_eq!(plane.bytes(&(0..rows), &(0..columns)), bytes, "{slice}");
+            let last = bytes.end - 4..bytes.end;
+            assert_eq!(plane.bytes(&(rows - 1..rows), &(columns - 1..columns)), last, "{slice}");
+        }
+        assert_eq!(plane(&[4, 6, 5], ":,:,:", SIDE), None);
     }
 }

@@ -183,6 +183,9 @@ mod tests {
             ("'<u2'", json!(0.5), None),
             ("'|b1'", json!(true), Some(json!(true))),
             ("'<c8'", json!(1), None),
+            ("'<u8'", json!(u64::MAX), Some(json!(u64::MAX))),
+            ("'<i4'", json!("1"), None),
+            ("'|b1'", json!(1), None),
         ];
         for (descr, value, want) in rows {
             assert_eq!(DataType::of(descr, None).unwrap().fill(&value), want, "{descr} {value}");
@@ -238,5 +241,15 @@ mod tests {
             (Some("struct"), &[&json!("a"), &json!("padding0"), &json!("p")][..])
         );
         assert_eq!(record.zero, json!({ "a": 0, "padding0": "AAAAAAAAAA==", "p": { "x": 0.0, "padding0": 0 } }));
+    }
+
+    #[test]
+    fn bytes_in_base64() {
+        for (bytes, text) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("foobar", "Zm9vYmFy")]
+        {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+        assert_eq!(base64(&[0xFB, 0xEF, 0xFF]), "++//");
     }
 }

@@ -83,6 +83,7 @@ pub fn multiscales(path: &str, names: &[String], space: &Space) -> Option<Value>
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
     use super::*;
 
     #[test]
@@ -120,5 +121,35 @@ mod tests {
         assert_eq!(got, want.map(|(kind, unit)| (some(kind), unit)));
         let line = Space::new(vec![1.0], None, Vec::new()).unwrap();
         assert_eq!(multiscales("data", &line.axes(), &line), None);
+    }
+
+    #[test]
+    fn an_image_has_two_to_five_dimensions_all_of_them_in_space() {
+        for rank in 1..=6 {
+            let space = Space::new(vec![1.0; rank], None, Vec::new()).unwrap();
+            let image = multiscales("data", &space.axes(), &space);
+            assert_eq!(image.is_some(), (2..=5).contains(&rank), "{rank}");
+            assert_eq!(multiscales("data", &space.axes()[1..], &space), None);
+        }
+    }
+
+    #[test]
+    fn units_have_the_names_that_viewers_know() {
+        for (unit, name) in [
+            ("um", Some("micrometer")),
+            ("meter", Some("meter")),
+            ("angstrom", Some("angstrom")),
+            ("attosecond", Some("attosecond")),
+            ("parsec", Some("parsec")),
+            ("h", Some("hour")),
+            ("deg", None),
+            ("parameter", None),
+            ("", None),
+        ] {
+            assert_eq!(name_of(unit), name, "{unit}");
+        }
+        for (unit, is_of_time) in [("second", true), ("millisecond", true), ("day", true), ("meter", false)] {
+            assert_eq!(is_time(unit), is_of_time, "{unit}");
+        }
     }
 }

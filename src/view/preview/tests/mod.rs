@@ -10,6 +10,7 @@ use crate::format::testing::{Memory, Plain};
 use crate::format::{BlobRef, Grid, InOrder, Piece};
 
 mod curves;
+mod images;
 mod slices;
 
 /// Counts fetches; no piece may be fetched twice.
@@ -247,9 +248,9 @@ fn a_broken_piece_that_is_needed_is_an_error() {
 }
 
 /// A huge stream of bytes that exists only as its pieces.
-struct Huge {
-    layout: crate::format::Layout,
-    is_run: bool,
+pub(super) struct Huge {
+    pub(super) layout: crate::format::Layout,
+    pub(super) is_run: bool,
 }
 
 impl crate::format::Blob for Huge {

@@ -349,3 +349,6 @@ impl Fetch for HeldPieces<'_> {
         Ok(bytes)
     }
 }
+
+#[cfg(test)]
+mod tests;
