@@ -77,12 +77,32 @@ fn at(cells: &Cells, x: usize, width: usize) -> Option<(f64, f64)> {
     let (left, part) = (place.floor() as usize, place.fract());
     let of = |cell: usize| Some((*cells.low.get(cell)?, *cells.high.get(cell)?)).filter(|(low, _)| !low.is_nan());
     match (of(left), of(left + 1)) {
-        (Some(a), Some(b)) if part > 0.0 && [a.0, a.1, b.0, b.1].iter().all(|value| value.is_finite()) => {
+        (Some(a), Some(b)) if [a.0, a.1, b.0, b.1].iter().all(|value| value.is_finite()) => {
             let between = |a: f64, b: f64| a * (1.0 - part) + b * part;
             Some((between(a.0, b.0), between(a.1, b.1)))
         }
         (Some(a), _) if part < 0.5 => Some(a),
         (_, b) if part >= 0.5 => b,
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_between_two_cells_is_between_them_or_like_the_nearer_one_if_that_has_no_meaning() {
+        let columns = |middle: f64, width: usize| -> Vec<Option<f64>> {
+            let low = vec![0.0, middle, 2.0];
+            let cells = Cells { columns: 3, high: low.clone(), low, ..Cells::default() };
+            (0..width).map(|x| at(&cells, x, width).map(|(low, high)| low.midpoint(high))).collect()
+        };
+        let some = |values: &[f64]| values.iter().copied().map(Some).collect::<Vec<_>>();
+        assert_eq!(columns(4.0, 5), some(&[0.0, 2.0, 4.0, 3.0, 2.0]));
+        let infinity = f64::INFINITY;
+        assert_eq!(columns(infinity, 5), some(&[0.0, infinity, infinity, 2.0, 2.0]));
+        assert_eq!(columns(infinity, 9)[..5], some(&[0.0, 0.0, infinity, infinity, infinity]));
+        assert_eq!(columns(f64::NAN, 5), [Some(0.0), None, None, Some(2.0), Some(2.0)]);
     }
 }

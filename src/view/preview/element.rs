@@ -110,3 +110,25 @@ impl<F: Element> Element for Magnitude<F> {
         format!("{:?}", self.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_magnitude_of_a_complex_number_is_that_of_its_two_parts() {
+        let huge = f64::MAX / 2.0;
+        for (parts, want) in [
+            ([3.0, 4.0], 5.0),
+            ([4.0, -3.0], 5.0),
+            ([0.0, 0.0], 0.0),
+            ([0.0, -2.0], 2.0),
+            ([huge, 0.0], huge),
+            ([3.0 * 2_f64.powi(1000), 4.0 * 2_f64.powi(1000)], 5.0 * 2_f64.powi(1000)),
+            ([f64::INFINITY, f64::NEG_INFINITY], f64::INFINITY),
+        ] {
+            assert_eq!(Some(hypotenuse(parts)), Some(want), "{parts:?}");
+        }
+        assert!(hypotenuse([f64::NAN, 1.0]).is_nan());
+    }
+}

@@ -53,7 +53,7 @@ impl Plane {
             let start = match *along {
                 Along::At(at) => at,
                 Along::Span { start, end } => {
-                    spans.push((end.checked_sub(start).filter(|&n| n > 0)?, stride));
+                    spans.push((end.checked_sub(start)?, stride));
                     start
                 }
             };

@@ -9,7 +9,7 @@ use crate::format::{Array, Fetch, Number, NumberKind};
 
 use super::cells::{Cells, LABELS, NO_LABEL};
 use super::element::{Element, Magnitude};
-use super::plan::{PlanePlan, Strip, edge};
+use super::plan::{PlanePlan, Strip, cell_of, edge, middle};
 use super::plane::Plane;
 
 /// A type of elements that pictures are made of.
@@ -120,25 +120,19 @@ impl<'a, E: Element> Sums<'a, E> {
         let Self { plan, plane, .. } = *self;
         let (n, cells) = (plane.columns, plan.columns);
         let all = edge(plane.rows, plan.rows, strip.cell_row)..edge(plane.rows, plan.rows, strip.cell_row + 1);
-        let middle = all.start + (all.end - all.start) / 2;
-        let mut cell = (u128::from(strip.columns.start) * u128::from(cells) / u128::from(n)) as u64;
-        while cell > 0 && edge(n, cells, cell) > strip.columns.start {
-            cell -= 1;
-        }
-        while edge(n, cells, cell + 1) <= strip.columns.start {
-            cell += 1;
-        }
-        while cell < cells && edge(n, cells, cell) < strip.columns.end {
+        let middle_row = middle(&all, 1).start;
+        let mut cell = cell_of(n, cells, strip.columns.start);
+        while edge(n, cells, cell) < strip.columns.end {
             let own = edge(n, cells, cell)..edge(n, cells, cell + 1);
             let columns = own.start.max(strip.columns.start)..own.end.min(strip.columns.end);
-            let center = (own.start + (own.end - own.start) / 2).clamp(columns.start, columns.end - 1);
+            let center = middle(&own, 1).start;
+            let is_labelled = self.values.is_some() && columns.contains(&center);
             for row in strip.rows.clone() {
                 let start = (row - strip.rows.start) * plane.row_step;
                 let at = |column: u64| (start + (column - strip.columns.start) * plane.step) as usize;
                 let run = bytes.get(at(columns.start)..).unwrap_or_default();
                 self.add_run::<BIG>(cell as usize, run, &columns);
-                let is_middle = row == middle || (strip.rows.end <= middle && row + 1 == strip.rows.end);
-                if is_middle && self.values.is_some() {
+                if is_labelled && row == middle_row {
                     self.label(cell as usize, E::read::<BIG>(bytes.get(at(center)..).unwrap_or_default()));
                 }
             }
@@ -179,7 +173,7 @@ impl<'a, E: Element> Sums<'a, E> {
             let Sum { total, count, low, high } = std::mem::replace(sum, NOTHING);
             if low <= high {
                 // Both infinities have no mean.
-                let infinite = if low.signum() * high.signum() > 0.0 { low } else { f64::NAN };
+                let infinite = if low.is_sign_positive() == high.is_sign_positive() { low } else { f64::NAN };
                 self.cells.mean[start + cell] = if count > 0 { total / count as f64 } else { infinite };
                 if self.plane.is_curve() {
                     (self.cells.low[start + cell], self.cells.high[start + cell]) = (low, high);

@@ -131,6 +131,8 @@ mod tests {
         assert_eq!(curve(&[-30.5, 40.5]), (-1.0, 11.0));
         assert_eq!(curve(&[-0.5, 100.0]), (-0.5, 11.0));
         assert_eq!(curve(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY]), (0.0, 10.0));
+        let high = [&[10.0; 100][..], &[20.0; 100], &[-25.0]].concat();
+        assert_eq!(ends(Scale::of_curve(&Cells { low: high.clone(), high, ..Cells::default() })), (9.0, 20.0));
     }
 
     #[test]

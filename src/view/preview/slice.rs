@@ -147,6 +147,7 @@ fn usage(why: String) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::testing::Memory;
 
     fn array(shape: &[u64]) -> Array {
         Array { descr: "'<f4'".to_owned(), itemsize: 4, shape: shape.to_vec() }
@@ -165,6 +166,63 @@ mod tests {
             assert_eq!(Slice::parse(text, &array(&[20, 30, 40])).unwrap().to_string(), want, "{text}");
         }
         assert_eq!(Slice::parse("", &array(&[])).unwrap().to_string(), "[]");
+    }
+
+    #[test]
+    fn the_usual_slice_has_two_dimensions_that_are_not_components() {
+        for (shape, want) in [
+            (&[7][..], "[:]"),
+            (&[1, 1], "[0, :]"),
+            (&[1, 7, 1], "[0, :, 0]"),
+            (&[2, 3], "[:, :]"),
+            (&[5, 6, 4], "[:, :, 2]"),
+            (&[4, 6, 4], "[2, :, :]"),
+            (&[6, 4, 4], "[3, :, :]"),
+            (&[5, 6, 5], "[2, :, :]"),
+            (&[7, 8, 9, 3], "[3, :, :, 1]"),
+            (&[7, 1, 8, 9], "[3, 0, :, :]"),
+        ] {
+            assert_eq!(Slice::at(&array(shape), |len| len / 2).unwrap().to_string(), want, "{shape:?}");
+        }
+        assert_eq!(Slice::at(&array(&[]), |len| len / 2), None);
+    }
+
+    #[test]
+    fn an_array_in_blocks_is_cut_wherever_it_is_described() {
+        let array = array(&[5, 4]);
+        let grid = |window| {
+            let (shape, chunk, block) = (vec![5, 4], vec![2, 2], vec![2, 2]);
+            let blob = Memory::new(vec![0; 96], 16).blob().0;
+            Content::Grid(Arc::new(Grid { blob, itemsize: 4, shape, chunk, block, window }))
+        };
+        let deferred = |content: Content| Content::Deferred { len: None, make: Arc::new(move || Ok(content.clone())) };
+        let slice = Slice::parse("1:3,2", &array).unwrap();
+        let cut = |content: &Content| {
+            let (array, content, slice) = slice.cut(&array, content, 0).unwrap()?;
+            let Content::Grid(grid) = content else { panic!("not a grid") };
+            let window = grid.window.clone().unwrap();
+            assert_eq!((&*window.start, &window.shape, &array.shape), (&[1, 2][..], &vec![2, 1], &vec![2, 1]));
+            Some(slice.to_string())
+        };
+        let cut_to = Some("[:, 0]".to_owned());
+        assert_eq!(cut(&grid(None)), cut_to);
+        let nested = |depth, wrap: &dyn Fn(Content) -> Content| (0..depth).fold(grid(None), |inner, _| wrap(inner));
+        for wrap in [&deferred as &dyn Fn(Content) -> Content, &|inner| Content::Slice(Arc::new(inner), 0..80)] {
+            assert_eq!(
+                [1, DEPTH, DEPTH + 1].map(|depth| cut(&nested(depth, wrap))),
+                [cut_to.clone(), cut_to.clone(), None]
+            );
+        }
+        // The elements are not at the start of these, or are a part already.
+        assert_eq!(cut(&Content::Slice(Arc::new(grid(None)), 16..80)), None);
+        assert_eq!(cut(&grid(Some(Window { start: vec![0, 0], shape: vec![5, 4] }))), None);
+        assert_eq!(cut(&Content::Zeros(80)), None);
+    }
+
+    #[test]
+    fn a_wrong_index_is_named_with_what_is_possible() {
+        let said = Slice::parse("1,30,:", &array(&[20, 30, 40])).unwrap_err().to_string();
+        assert!(said.contains("30 is not an index of a dimension of 30 elements, nor a span such as 0:30"), "{said}");
     }
 
     #[test]

@@ -218,7 +218,7 @@ mod tests {
             "'<f16'",
             "[('a', '<f4', (2,))]",
             "[('a', '>f4')]",
-            "'|V70000'",
+            "'|V65537'",
             "",
             "[('a', '<f4'), ('a', '<f4')]",
         ] {
@@ -232,6 +232,8 @@ mod tests {
         assert_eq!((bfloat.name, bfloat.endian, bfloat.is_common), (json!("bfloat16"), Some("little"), false));
         assert_eq!(DataType::of("'|V1'", Some("f8_e4m3")).unwrap().name, json!("float8_e4m3fn"));
         assert_eq!(DataType::of("'<f4'", Some("bf16")).unwrap().name, json!("float32"));
+        let fields = DataType::of("[('a', '|u1'), ('', '|V7'), ('', '|V3')]", None).unwrap().zero;
+        assert_eq!(fields, json!({ "a": 0, "padding0": "AAAAAAAAAA==", "padding1": "AAAA" }));
         let record =
             DataType::of("[('a', '|u1'), ('', '|V7'), ('p', [('x', '<f8'), ('padding0', '<i2')])]", None).unwrap();
         let fields = record.name["configuration"]["fields"].as_array().unwrap();
@@ -241,6 +243,12 @@ mod tests {
             (Some("struct"), &[&json!("a"), &json!("padding0"), &json!("p")][..])
         );
         assert_eq!(record.zero, json!({ "a": 0, "padding0": "AAAAAAAAAA==", "p": { "x": 0.0, "padding0": 0 } }));
+    }
+
+    #[test]
+    fn the_zero_of_the_longest_element_is_written_out() {
+        let longest = DataType::of("'|V65536'", None).unwrap();
+        assert_eq!(longest.zero.as_str().map(str::len), Some(65536_usize.div_ceil(3) * 4));
     }
 
     #[test]

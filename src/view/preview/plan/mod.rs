@@ -77,8 +77,14 @@ pub(super) fn edge(n: u64, cells: u64, cell: u64) -> u64 {
     (u128::from(n) * u128::from(cell) / u128::from(cells.max(1))) as u64
 }
 
+/// The cell that has `element`.
+pub(super) fn cell_of(n: u64, cells: u64, element: u64) -> u64 {
+    // The smallest with an edge after it beyond the element: `n * (cell + 1) >= cells * (element + 1)`.
+    (((u128::from(element) + 1) * u128::from(cells)).saturating_sub(1) / u128::from(n.max(1))) as u64
+}
+
 /// At most `most` of `range`, at least one, in its middle.
-fn middle(range: &Range<u64>, most: u64) -> Range<u64> {
+pub(super) fn middle(range: &Range<u64>, most: u64) -> Range<u64> {
     let len = (range.end - range.start).min(most.max(1));
     let start = range.start + (range.end - range.start - len) / 2;
     start..start + len

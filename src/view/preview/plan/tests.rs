@@ -3,8 +3,10 @@
 use super::super::slice::Slice;
 use super::super::tests::Huge;
 use super::*;
+use crate::bytes::FileOffset;
 use crate::format::testing::Plain;
-use crate::format::{Array, Content};
+use crate::format::{Array, Content, FileExtent};
+use crate::source::testing::far;
 
 const K: u64 = 1 << 10;
 const M: u64 = 1 << 20;
@@ -143,6 +145,26 @@ fn all_is_decoded_if_it_fits() {
 }
 
 #[test]
+fn what_is_not_stored_is_not_read_beyond_64_mib_either() {
+    let array = Array { descr: "'<f4'".to_owned(), itemsize: 4, shape: vec![8 * K, 4 * K] };
+    let (view, account) = (View::new(&Content::Zeros(128 * M), &Plain).unwrap(), Account::new(0, 0));
+    let plane = Plane::middle(&array).unwrap();
+    let (plan, _) = PlanePlan::new(&view, &plane, None, &account).unwrap();
+    assert_eq!((plan.cover, plan.rows, plan.columns), (Cover::Lines, 1024, 512));
+}
+
+#[test]
+fn bytes_of_the_file_count_as_pieces_do() {
+    // Every 1024th byte of 128 MiB, four at a place; all that is between them would be read with them.
+    let (source, _) = far(128 * M, 0..0);
+    let extent = FileExtent { source, at: FileOffset(0), len: 128 * M, gate: None };
+    let (view, account) = (View::new(&Content::FileExtent(extent), &Plain).unwrap(), Account::new(0, 0));
+    let plane = plane(&[128 * K, K], ":,5");
+    let (plan, _) = PlanePlan::new(&view, &plane, None, &account).unwrap();
+    assert_eq!((plan.cover, plan.rows, plan.columns), (Cover::Places, 1, 1024));
+}
+
+#[test]
 fn the_last_piece_is_left_out_unless_everything_is_in_it() {
     let account = Account::new(0, 0);
     let ends = |ends: &[u64]| view(Layout::Ends(ends.into()), false);
@@ -152,7 +174,8 @@ fn the_last_piece_is_left_out_unless_everything_is_in_it() {
     // No line is in the first row.
     let (all, shape) = (ends(&[8 * K, 64 * M + 8 * K]), plane(&[8 * K + 1, 8 * K], ":,:"));
     let (plan, _) = PlanePlan::new(&all, &shape, None, &account).unwrap();
-    assert_eq!((plan.cover, plan.rows, plan.left_out), (Cover::Lines, 1024, Vec::new()));
+    let want = (Cover::Lines, 1024, 1023, Vec::new());
+    assert_eq!((plan.cover, plan.rows, plan.columns, plan.left_out), want);
 }
 
 #[test]

@@ -51,6 +51,7 @@ fn a_cell_has_the_colour_of_the_mean_of_its_elements() {
         let bytes = noise(to_u64(shape[0] * shape[1]), 255);
         let shown = drawn(&array("|u1", 1, &shape.map(to_u64)), &blob(bytes.clone(), 1000), gray(""));
         demand(&shown, shape, cells, |row, column| bytes[row * shape[1] + column]);
+        assert!(shown.text("Decoded").starts_with(&format!("{0} of {0} elements", bytes.len())));
     }
 }
 
@@ -78,7 +79,7 @@ fn a_cell_of_few_values_has_the_colour_of_its_middle_element() {
         for row in 0..high {
             for column in 0..wide {
                 let (rows, columns) = (cell(shape[0], high, row), cell(shape[1], wide, column));
-                let middle = (rows.start + rows.len() / 2) * shape[1] + columns.start + columns.len() / 2;
+                let middle = (rows.start + (rows.len() - 1) / 2) * shape[1] + columns.start + (columns.len() - 1) / 2;
                 let want = colour(usize::from(bytes[middle]) * 254 / 4);
                 let (x, y) = (cell(shown.width, wide, column), cell(shown.height, high, row));
                 assert_eq!([shown.at(x.start, y.start), shown.at(x.end - 1, y.end - 1)], [want; 2], "{row} {column}");
@@ -92,5 +93,30 @@ fn at_most_16_values_have_a_colour_each_and_two_are_not_worth_it() {
     for (values, is_labelled) in [(2, false), (3, true), (16, true), (17, false)] {
         let shown = picture(&array("|u1", 1, &[40, 30]), &blob(noise(1200, values), 64), &Plain).unwrap();
         assert_eq!(shown.text("Colours").contains("one for each value"), is_labelled, "{values}");
+    }
+}
+
+#[test]
+fn infinities_of_one_sign_have_a_mean_and_those_of_both_have_none() {
+    let infinity = f32::INFINITY;
+    // Two rows are a cell, and a column is a pixel.
+    let mut values = vec![7.0; 128 * 16];
+    let cells = [[infinity, infinity], [-infinity, -infinity], [infinity, 100.0], [infinity, -infinity]];
+    for (column, [above, below]) in cells.into_iter().enumerate() {
+        (values[column], values[16 + column]) = (above, below);
+    }
+    let shown = drawn(&array("<f4", 4, &[128, 16]), &blob(floats(values), 4096), gray(""));
+    assert_eq!(
+        [0, 1, 2, 4].map(|column| shown.at(column, 0)),
+        [254, 0, 100, 7].map(|shade| [shade, shade, shade, 255])
+    );
+    assert_eq!((shown.width, shown.at(3, 0)[3]), (16, 0));
+}
+
+#[test]
+fn of_equal_extremes_the_first_is_named() {
+    for (values, zero) in [([0.0, -0.0], "0.0"), ([-0.0, 0.0], "-0.0")] {
+        let shown = picture(&array("<f4", 4, &[2]), &blob(floats(values), 8), &Plain).unwrap();
+        assert_eq!((shown.text("Minimum"), shown.text("Maximum")), (zero, zero));
     }
 }

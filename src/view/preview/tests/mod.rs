@@ -111,6 +111,17 @@ fn what_is_held_for_a_picture_is_charged_while_it_is_made() {
 }
 
 #[test]
+fn a_piece_is_held_until_the_last_strip_that_needs_it() {
+    // Each piece has four rows, which are read one by one.
+    let (account, data) = (Account::new(1 << 20, 0), blob(vec![7; 1 << 20], 4 << 10));
+    let Some(Content::Computed { make, .. }) = content(&array("|u1", 1, &[1024, 1024]), &data, &account) else {
+        panic!("no picture")
+    };
+    make(&Counting::default()).unwrap();
+    assert_eq!(account.memory().peak(), 4 << 10);
+}
+
+#[test]
 fn pictures_made_at_once_hold_no_more_than_one_does() {
     let account = Account::new(64 << 20, 0);
     // Each row needs four bytes of every piece: all are held.

@@ -165,3 +165,22 @@ fn with_one_end_of_the_range_the_other_is_that_of_the_values() {
         assert!(range(low, high).ends_with(want), "{}", range(low, high));
     }
 }
+
+#[test]
+fn bfloat16_is_known_by_its_name_in_the_container() {
+    let curve = |descr: &str, itemsize, type_name: &str, bytes: &[u8]| {
+        let look = Drawing { type_name: Some(type_name.to_owned()), ..drawing(":") };
+        curve(&array(descr, itemsize, &[2]), &blob(bytes.to_vec(), 16), &look, &Account::new(1 << 20, 0), &Plain)
+    };
+    // 1.0 and -2.5 are the upper halves of these as float32.
+    let halves = [0x80, 0x3F, 0x20, 0xC0];
+    for name in ["bf16", "bfloat16"] {
+        assert_eq!(curve("|V2", 2, name, &halves).unwrap().low, [1.0, -2.5]);
+    }
+    let whole = [0, 0, 0x80, 0x3F, 0, 0, 0x20, 0xC0];
+    assert_eq!(curve("<f4", 4, "bf16", &whole).unwrap().low, [1.0, -2.5]);
+    for (itemsize, name) in [(4, "bf16"), (2, "f16x")] {
+        let error = curve(&format!("|V{itemsize}"), itemsize, name, &whole).unwrap_err();
+        assert!(matches!(error.kind(), Kind::Usage(_)), "{error}");
+    }
+}
