@@ -2,8 +2,9 @@
 
 All changes of cargo-mutants are built once, into one copy of the source (main.rs); FZMFS_MUTANT says which of them is
 active. Each test is run by itself first, to see which changes it comes to and how long it takes; then each change with the
-tests that come to it, until one fails: those of its folder, then as many of the quickest others as take ENOUGH seconds. A
-change that ends neither way in ten times its time is found too, as it is for cargo-mutants.
+tests that come to it, until one fails: those of its folder (of the one above, if it has one file), then as many of the
+quickest others as take ENOUGH seconds. A change that ends neither way in ten times its time is found too, as it is for
+cargo-mutants.
 """
 
 import argparse
@@ -147,9 +148,11 @@ def traced(tests, workers):
     return by_mutant
 
 
-def chosen(mutant, by_time):
-    """The tests of the mutant's own folder, then the quickest others."""
-    folder = "::".join(mutant["file"].split("/")[1:-1]) + "::"
+def chosen(mutant, by_time, files):
+    """The tests of the mutant's own folder, or of the one above if it has one file, then the quickest others."""
+    folders = mutant["file"].split("/")[1:-1]
+    is_alone = len([file for file in files if file.startswith("/".join(["src", *folders, ""]))]) == 1
+    folder = "::".join(folders[: -1 if is_alone and len(folders) > 1 else None]) + "::"
     own = sorted(test for test in by_time if test[1].startswith(folder))
     total = 0
     for taken, name in sorted(test for test in by_time if not test[1].startswith(folder)):
@@ -212,11 +215,11 @@ def main():
 
     results = json.loads(options.result.read_text()) if options.result.exists() else {}
     numbers = [n for n in placed if results.get(key[n], ["new"])[0] in ("new", "missed", "unreached", "not built")]
-    by_mutant = traced(tests, workers)
+    by_mutant, files = traced(tests, workers), {mutant["file"] for mutant in mutants}
     lock = threading.Lock()
 
     def tried(number):
-        result = verdict(tests, number, chosen(mutants[number - 1], by_mutant[number]))
+        result = verdict(tests, number, chosen(mutants[number - 1], by_mutant[number], files))
         with lock:
             if results.get(key[number], ["new"])[0] != "missed" or result[0] != "unreached":
                 results[key[number]] = result

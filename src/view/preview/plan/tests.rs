@@ -29,6 +29,13 @@ fn cells_divide_elements_and_the_middle_is_in_the_middle() {
     assert_eq!([0, 1, 2, 3].map(|cell| edge(10, 3, cell)), [0, 3, 6, 10]);
     assert_eq!(edge(u64::MAX, 1 << 40, 1 << 40), u64::MAX);
     assert_eq!(edge(0, 0, 0), 0);
+    for n in 1..30 {
+        for (cells, element) in (1..=n).flat_map(|cells| (0..n).map(move |element| (cells, element))) {
+            let cell = cell_of(n, cells, element);
+            assert!((edge(n, cells, cell)..edge(n, cells, cell + 1)).contains(&element), "{element} of {n} in {cells}");
+        }
+    }
+    assert_eq!(cell_of(u64::MAX, 1 << 40, u64::MAX - 1), (1 << 40) - 1);
     assert_eq!(
         [0, 1, 2, 3, 10, 99].map(|most| middle(&(10..20), most)),
         [14..15, 14..15, 14..16, 13..16, 10..20, 10..20]

@@ -62,30 +62,51 @@ fn a_cell_may_lie_in_two_strips() {
     let bytes = noise(to_u64(shape.iter().product()), 255);
     let shown = drawn(&array("|u1", 1, &shape.map(to_u64)), &blob(bytes.clone(), 1 << 16), gray(":,:,5"));
     demand(&shown, [2, 1500], [2, 64], |row, column| bytes[(row * 1500 + column) * 1024 + 5]);
+    let few: Vec<u8> = bytes.iter().map(|byte| byte % 5).collect();
+    let look = Drawing { slice: ":,:,5".to_owned(), ..Drawing::default() };
+    let shown = drawn(&array("|u1", 1, &shape.map(to_u64)), &blob(few.clone(), 1 << 16), look);
+    demand_labels(&shown, [2, 1500], [2, 64], |row, column| few[(row * 1500 + column) * 1024 + 5]);
+}
+
+/// Demands that each cell of `shown` has the colour of its middle element, which is one of 0 to 4.
+fn demand_labels(
+    shown: &Decoded,
+    [rows, columns]: [usize; 2],
+    [high, wide]: [usize; 2],
+    value: impl Fn(usize, usize) -> u8,
+) {
+    assert!(shown.text("Colours").ends_with(": 0, 1, 2, 3, 4"), "{}", shown.text("Colours"));
+    for (row, column) in (0..high).flat_map(|row| (0..wide).map(move |column| (row, column))) {
+        let (rows, columns) = (cell(rows, high, row), cell(columns, wide, column));
+        let middle = value(rows.start + (rows.len() - 1) / 2, columns.start + (columns.len() - 1) / 2);
+        // As far from each other as 254 colours allow.
+        let [_, red, green, blue] = VIRIDIS[usize::from(middle) * 254 / 4].to_be_bytes();
+        let (x, y) = (cell(shown.width, wide, column), cell(shown.height, high, row));
+        let pixels = [shown.at(x.start, y.start), shown.at(x.end - 1, y.end - 1)];
+        assert_eq!(pixels, [[red, green, blue, 255]; 2], "{row} {column}");
+    }
 }
 
 #[test]
 fn a_cell_of_few_values_has_the_colour_of_its_middle_element() {
-    let colour = |label: usize| {
-        let [_, red, green, blue] = VIRIDIS[label].to_be_bytes();
-        [red, green, blue, 255]
-    };
-    for (shape, [high, wide]) in [([40, 30], [40, 30]), ([190, 145], [64, 48]), ([1000, 3], [64, 3])] {
-        // The labels of 0 to 4 are as far from each other as 254 colours allow.
+    for (shape, cells) in [([40, 30], [40, 30]), ([190, 145], [64, 48]), ([1000, 3], [64, 3])] {
         let bytes = noise(to_u64(shape[0] * shape[1]), 5);
         let array = array("|u1", 1, &shape.map(to_u64));
         let shown = drawn(&array, &blob(bytes.clone(), 1000), Drawing::default());
-        assert!(shown.text("Colours").ends_with(": 0, 1, 2, 3, 4"), "{}", shown.text("Colours"));
-        for row in 0..high {
-            for column in 0..wide {
-                let (rows, columns) = (cell(shape[0], high, row), cell(shape[1], wide, column));
-                let middle = (rows.start + (rows.len() - 1) / 2) * shape[1] + columns.start + (columns.len() - 1) / 2;
-                let want = colour(usize::from(bytes[middle]) * 254 / 4);
-                let (x, y) = (cell(shown.width, wide, column), cell(shown.height, high, row));
-                assert_eq!([shown.at(x.start, y.start), shown.at(x.end - 1, y.end - 1)], [want; 2], "{row} {column}");
-            }
-        }
+        demand_labels(&shown, shape, cells, |row, column| bytes[row * shape[1] + column]);
     }
+}
+
+#[test]
+fn a_cell_that_was_not_read_looks_like_the_one_before() {
+    // Elements at the end of one piece and at the start of the last; both together are more than 64 MiB.
+    const PIECE: u64 = 33 << 20;
+    let layout = crate::format::Layout::Uniform { len: 2 * PIECE, piece: PIECE };
+    let both = Content::Blob(BlobRef::new(Huge { layout, is_run: false }));
+    let data = Content::Slice(Arc::new(both), PIECE - 1024..PIECE + 1024);
+    let shown = picture(&array("|u1", 1, &[2048]), &data, &Counting::default()).unwrap();
+    assert!(shown.text("Decoded").starts_with("1024 of 2048 "), "{}", shown.text("Decoded"));
+    assert!(shown.pixels.iter().all(|pixel| pixel[3] == 255));
 }
 
 #[test]
