@@ -103,7 +103,7 @@ pub(super) mod tests {
 
     /// Bytes that differ from their neighbours in every run.
     pub(in crate::codec) fn noise(len: usize) -> Vec<u8> {
-        static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| noise_from(0, if cfg!(miri) { 1 << 12 } else { 1 << 20 }));
+        static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| noise_from(0, if cfg!(miri) { 1 << 17 } else { 1 << 20 }));
         // The start is made once: most tests want some of it a thousand times.
         let mut bytes = NOISE[..len.min(NOISE.len())].to_vec();
         bytes.extend(noise_from(bytes.len(), len));
