@@ -11,6 +11,7 @@ use super::*;
 use crate::bytes::FileOffset;
 use crate::clock::wait_until;
 use crate::platform::FileType;
+use crate::source::top::Top;
 
 /// Just before what a list has said is asked for again.
 const NEARLY: Duration = Duration::from_nanos(999_999_999);
@@ -211,4 +212,17 @@ fn objects_of_a_directory_are_those_below_it() {
     let source = prefix.objects("d").unwrap().source("y").unwrap();
     assert_eq!((source.len(), server.take_log()[0].target.split('?').next()), (30, Some("/b/p/d/y")));
     assert_eq!(prefix.objects("").unwrap().source("a").unwrap().len(), 10);
+}
+
+#[test]
+fn the_names_of_a_directory_whose_list_was_read_take_no_request_each() {
+    let (server, _s3, prefix) = opened();
+    let below = Top::far(prefix).below(Path::new("d")).unwrap();
+    assert!(below.is_far());
+    below.list_far().unwrap();
+    assert_eq!(lists(&server).len(), 1);
+    for (name, size) in [("x", Some(20)), ("y", Some(30)), ("none", None)] {
+        assert_eq!(below.stat(name.as_ref()).ok().map(|seen| seen.size), size, "{name}");
+    }
+    assert_eq!(server.log().len(), 0);
 }
