@@ -134,11 +134,11 @@ impl<M: StoreMember> Store<M> {
         for member in &self.members.all {
             let name = String::from_utf8_lossy(member.name()).into_owned();
             let embedded = self.members.embedded.as_ref().filter(|_| member.name() == EMBEDDED);
-            match member.open_frame() {
-                Ok(Some(_)) if let Some(store) = embedded => checks.extend(store.checks(&format!("{name}: "))),
-                Ok(Some(frame)) => checks.extend(frame.checks(&format!("{name}: "))),
-                Ok(None) => {}
-                Err(e) => checks.push(Check::Run { name, bytes: 0, run: Box::new(move || Err(e.clone())) }),
+            match (member.open_frame(), embedded) {
+                (Ok(Some(_)), Some(store)) => checks.extend(store.checks(&format!("{name}: "))),
+                (Ok(Some(frame)), None) => checks.extend(frame.checks(&format!("{name}: "))),
+                (Ok(None), _) => {}
+                (Err(e), _) => checks.push(Check::Run { name, bytes: 0, run: Box::new(move || Err(e.clone())) }),
             }
         }
         checks
