@@ -1,7 +1,7 @@
 //! A check that runs once for all who wait for its verdict.
 //!
 //! Invariants: a verdict about the bytes is kept, and a failure wins over a pass, whichever comes first: bytes that one
-//! reader has found broken are served to none. Who has seen a failure, or that a check has begun, finds it among the
+//! reader has found broken are served to none. A failure that was seen, and a check seen to have begun, is among the
 //! background checks. A check that could not be done (a failed read) gives no verdict, and the next reader starts it
 //! again. A blocking caller runs a check that is still queued, so no caller waits for a free thread.
 #![forbid(unsafe_code)]

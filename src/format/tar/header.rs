@@ -106,7 +106,7 @@ pub(super) fn number(field: &[u8], binary: impl FnOnce() -> io::Result<u64>) -> 
     if digits.is_empty() {
         return Some(0);
     }
-    // Which `from_str_radix` takes for a sign.
+    // `from_str_radix` takes `+` for a sign.
     let digits = str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
     u64::from_str_radix(digits, 8).ok()
 }

@@ -2,9 +2,9 @@
 //!
 //! A queue is a stream with its own staging buffers. Memory is allocated in stream order if the GPU supports it, and
 //! charged to the limit set by the user. A file of kernels is loaded when one of them is first launched: the machine
-//! code for the GPU if this build has it and the driver takes it, else the PTX, which the driver compiles. Who opens a
-//! GPU that is open in this process shares its kernels, streams and staging buffers, which take longer to make than an
-//! array to decode; the limit is his own.
+//! code for the GPU if this build has it and the driver takes it, else the PTX, which the driver compiles. All
+//! openings of a GPU in a process share its kernels, streams and staging buffers, which take longer to make than an
+//! array to decode; each has its own limit.
 //!
 //! Every error except lack of memory ends the use of the device: a fault in a kernel poisons the context, and all later
 //! calls fail.

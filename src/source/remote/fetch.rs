@@ -247,7 +247,7 @@ mod tests {
                 clock.arrived(bytes(n));
             }
             assert_eq!((clock.tried < was, clock.since < was), (tries_again, starts_again), "{arrived:?}");
-            // What has counted does not count again.
+            // Bytes that were counted are not counted again.
             assert!(clock.brought < SOME && clock.bytes < PROGRESS, "{arrived:?}");
         }
         let (mut clock, was) = clock();

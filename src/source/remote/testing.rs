@@ -140,7 +140,7 @@ pub(super) fn keeps_one_mib(server: &Server, source: &Source) {
         source.get(FileOffset(*at), *len, "x").unwrap();
         counts(server).2
     };
-    // What the small one waits for comes after what there is no room for has gone.
+    // The small read is served once the span that had no room is gone.
     let reads = [(MIB, 600 * KIB), (10 * MIB, 10), (MIB, 600 * KIB), (6 * MIB, 600 * KIB), (MIB, 600 * KIB)];
     assert_eq!(reads.each_ref().map(asked), [1, 1, 0, 1, 1]);
 }

@@ -9,14 +9,14 @@ use super::*;
 use crate::format::about::Attributes;
 use crate::format::{Arrays, Found};
 
-/// What fails.
+/// The calls that fail.
 #[derive(Clone, Default)]
 struct Faults {
     /// To find the second array.
     find: Option<Error>,
     /// The attributes of arrays.
     attributes: Option<Error>,
-    /// Those of groups.
+    /// The attributes of groups.
     group: Option<Error>,
 }
 

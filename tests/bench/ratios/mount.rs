@@ -92,7 +92,7 @@ pub(super) fn drop_pages(path: &Path) {
     rustix::fs::fadvise(File::open(path).unwrap(), 0, None, Advice::DontNeed).unwrap();
 }
 
-/// The time of a read that the daemon answers from memory. What is read once in order passes through; from the second
+/// The time of a read that the daemon answers from memory. Bytes read once in order pass through; from the second
 /// pass on it is kept.
 pub(super) fn served(path: &Path) -> Duration {
     for _ in 0..3 {

@@ -285,7 +285,7 @@ fn a_compressed_file_is_the_file_that_it_was() {
     assert!(fs::read(tree.path("log.txt")).unwrap() == text);
     assert_eq!(fs::metadata(tree.path("log.txt")).unwrap().len(), text.len() as u64);
     assert!(fs::read(tree.path("table.bin")).unwrap() == cat(&tree.source.join("table.bin.zxc"), "data.raw"));
-    // A name that is taken is not hidden: the other file keeps its own. What is not a stream is a directory, as is a
+    // A name that is taken is not hidden: the other file keeps its own. A file that is not a stream is a directory, as is a
     // container in one.
     assert_eq!(fs::read(tree.path("sub/taken.txt")).unwrap(), b"mine");
     assert!(fs::read(tree.path("sub/taken.txt.zst")).unwrap() == text);

@@ -112,7 +112,7 @@ fn check_window(log: &[u64]) {
     assert!(log.len() <= 4 && log.iter().sum::<u64>() <= 250_000, "{log:?}");
 }
 
-/// Those for the whole array are few, and hardly a byte is sent twice.
+/// Few requests read the whole array, and hardly a byte is sent twice.
 #[track_caller]
 fn check_whole(log: &[u64], nginx: &Nginx) {
     let stored = std::fs::metadata(nginx.root().join("x.b2nd")).unwrap().len();

@@ -184,7 +184,7 @@ impl<'a> Image<'a> {
     /// Writes the file.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
         out.write_all(&self.head)?;
         self.payload.iter().try_for_each(|part| out.write_all(part.bytes()))

@@ -77,7 +77,7 @@ def read_copied(path, want, _):
         return copy.read() == want, len(want)
 
 
-# Those whose errors are errors, and not signals, at all times.
+# Readers that always fail with an error, never with a signal.
 ERRORS = (read_whole, read_direct, read_random, read_random, read_copied)
 WAYS = (*ERRORS, read_mapped)
 

@@ -82,7 +82,7 @@ fn of_two_files_with_the_same_beginning_the_longer_one_is_served() {
         first.store(&span(0..end));
         assert_eq!(first.there(0), Ok(0..there));
     }
-    // What is there is not written again.
+    // Spans on disk are not written again.
     assert_eq!(fs::read_dir(first.path()).unwrap().count(), 3);
     let second = disk(tmp.path());
     second.pin(&version("\"a\""));

@@ -106,7 +106,7 @@ fn of_lines_and_places_the_middle_of_each_cell_is_read_up_to_four_kib() {
     assert_eq!(strips(&[100, K], ":,5", Cover::Places, 1, 2), [(0, 0..1, 23..27), (0, 0..1, 73..77)]);
 }
 
-/// What is planned of an array of 16384 x 8192 bytes, and whether for its start.
+/// The plan of an array of 16384 x 8192 bytes, and whether it shows the start.
 fn planned(view: &View, has_start: bool) -> (Cover, u64, u64, bool) {
     let (plane, start) = (plane(&[16 * K, 8 * K], ":,:"), plane(&[16 * K, 8 * K], ":,:"));
     let account = Account::new(0, 0);

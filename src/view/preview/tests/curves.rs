@@ -1,6 +1,5 @@
 //! Tests of the pictures of arrays of one dimension, pixel by pixel.
 
-use super::super::viridis::VIRIDIS;
 use super::*;
 
 const WHITE: [u8; 4] = [255; 4];
@@ -9,8 +8,7 @@ const RED: [u8; 4] = [0xE0, 0x40, 0x10, 255];
 
 /// The colour of the curve.
 fn dark() -> [u8; 4] {
-    let [_, red, green, blue] = VIRIDIS[60].to_be_bytes();
-    [red, green, blue, 255]
+    viridis(60)
 }
 
 /// The row of `place`, from 0 for the smallest value to 1 for the largest: 12 rows are free above and below.

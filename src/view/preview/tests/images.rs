@@ -1,6 +1,5 @@
 //! Tests of the pictures of arrays of two dimensions, pixel by pixel.
 
-use super::super::viridis::VIRIDIS;
 use super::*;
 
 /// Values without order, from 0 to `below`.
@@ -32,9 +31,8 @@ fn demand(shown: &Decoded, [rows, columns]: [usize; 2], [high, wide]: [usize; 2]
 }
 
 /// A picture with sides of at most 64 pixels.
-fn drawn(array: &Array, data: &Content, look: Drawing) -> Decoded {
-    let look = Drawing { size: Some(64), ..look };
-    decode(&super::super::picture(array, data, &look, &Account::new(1 << 20, 0), &Plain).unwrap())
+fn small(array: &Array, data: &Content, look: Drawing) -> Decoded {
+    drawn(array, data, &Drawing { size: Some(64), ..look }, &Plain).unwrap()
 }
 
 /// A value is its shade of gray.
@@ -49,7 +47,7 @@ fn a_cell_has_the_colour_of_the_mean_of_its_elements() {
         [([40, 30], [40, 30]), ([90, 70], [64, 49]), ([64, 80], [51, 64]), ([3, 300], [3, 64]), ([1000, 2], [64, 2])]
     {
         let bytes = noise(to_u64(shape[0] * shape[1]), 255);
-        let shown = drawn(&array("|u1", 1, &shape.map(to_u64)), &blob(bytes.clone(), 1000), gray(""));
+        let shown = small(&array("|u1", 1, &shape.map(to_u64)), &blob(bytes.clone(), 1000), gray(""));
         demand(&shown, shape, cells, |row, column| bytes[row * shape[1] + column]);
         assert!(shown.text("Decoded").starts_with(&format!("{0} of {0} elements", bytes.len())));
     }
@@ -60,11 +58,11 @@ fn a_cell_may_lie_in_two_strips() {
     // A row of 1,500 elements, 1 KiB apart, is read in two strips of at most 1 MiB.
     let shape = [2, 1500, 1024];
     let bytes = noise(to_u64(shape.iter().product()), 255);
-    let shown = drawn(&array("|u1", 1, &shape.map(to_u64)), &blob(bytes.clone(), 1 << 16), gray(":,:,5"));
+    let shown = small(&array("|u1", 1, &shape.map(to_u64)), &blob(bytes.clone(), 1 << 16), gray(":,:,5"));
     demand(&shown, [2, 1500], [2, 64], |row, column| bytes[(row * 1500 + column) * 1024 + 5]);
     let few: Vec<u8> = bytes.iter().map(|byte| byte % 5).collect();
     let look = Drawing { slice: ":,:,5".to_owned(), ..Drawing::default() };
-    let shown = drawn(&array("|u1", 1, &shape.map(to_u64)), &blob(few.clone(), 1 << 16), look);
+    let shown = small(&array("|u1", 1, &shape.map(to_u64)), &blob(few.clone(), 1 << 16), look);
     demand_labels(&shown, [2, 1500], [2, 64], |row, column| few[(row * 1500 + column) * 1024 + 5]);
 }
 
@@ -80,10 +78,10 @@ fn demand_labels(
         let (rows, columns) = (cell(rows, high, row), cell(columns, wide, column));
         let middle = value(rows.start + (rows.len() - 1) / 2, columns.start + (columns.len() - 1) / 2);
         // As far from each other as 254 colours allow.
-        let [_, red, green, blue] = VIRIDIS[usize::from(middle) * 254 / 4].to_be_bytes();
+        let want = viridis(usize::from(middle) * 254 / 4);
         let (x, y) = (cell(shown.width, wide, column), cell(shown.height, high, row));
         let pixels = [shown.at(x.start, y.start), shown.at(x.end - 1, y.end - 1)];
-        assert_eq!(pixels, [[red, green, blue, 255]; 2], "{row} {column}");
+        assert_eq!(pixels, [want; 2], "{row} {column}");
     }
 }
 
@@ -92,7 +90,7 @@ fn a_cell_of_few_values_has_the_colour_of_its_middle_element() {
     for (shape, cells) in [([40, 30], [40, 30]), ([190, 145], [64, 48]), ([1000, 3], [64, 3])] {
         let bytes = noise(to_u64(shape[0] * shape[1]), 5);
         let array = array("|u1", 1, &shape.map(to_u64));
-        let shown = drawn(&array, &blob(bytes.clone(), 1000), Drawing::default());
+        let shown = small(&array, &blob(bytes.clone(), 1000), Drawing::default());
         demand_labels(&shown, shape, cells, |row, column| bytes[row * shape[1] + column]);
     }
 }
@@ -126,7 +124,7 @@ fn infinities_of_one_sign_have_a_mean_and_those_of_both_have_none() {
     for (column, [above, below]) in cells.into_iter().enumerate() {
         (values[column], values[16 + column]) = (above, below);
     }
-    let shown = drawn(&array("<f4", 4, &[128, 16]), &blob(floats(values), 4096), gray(""));
+    let shown = small(&array("<f4", 4, &[128, 16]), &blob(floats(values), 4096), gray(""));
     assert_eq!(
         [0, 1, 2, 4].map(|column| shown.at(column, 0)),
         [254, 0, 100, 7].map(|shade| [shade, shade, shade, 255])

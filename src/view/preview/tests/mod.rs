@@ -73,6 +73,17 @@ fn picture(array: &Array, data: &Content, fetch: &dyn Fetch) -> Result<Decoded> 
     Ok(decode(&bytes))
 }
 
+/// The picture of a slice.
+fn drawn(array: &Array, data: &Content, look: &Drawing, fetch: &dyn Fetch) -> Result<Decoded> {
+    super::picture(array, data, look, &Account::new(1 << 20, 0), fetch).map(|bytes| decode(&bytes))
+}
+
+/// Colour `level` of viridis, opaque.
+fn viridis(level: usize) -> [u8; 4] {
+    let [_, red, green, blue] = super::viridis::VIRIDIS[level].to_be_bytes();
+    [red, green, blue, 255]
+}
+
 fn blob(bytes: Vec<u8>, piece: u64) -> Content {
     Content::Blob(Memory::new(bytes, piece).blob().0)
 }

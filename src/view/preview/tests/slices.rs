@@ -12,10 +12,6 @@ fn numbers(array: &Array, data: &Content, slice: &str, fetch: &dyn Fetch) -> Res
     curve(array, data, &drawing(slice), &Account::new(1 << 20, 0), fetch)
 }
 
-fn drawn(array: &Array, data: &Content, drawing: &Drawing, fetch: &dyn Fetch) -> Result<Decoded> {
-    super::super::picture(array, data, drawing, &Account::new(1 << 20, 0), fetch).map(|bytes| decode(&bytes))
-}
-
 /// Blocks of 16 x 16 x 16 bytes, a piece each, of an array of 64 x 48 x 32.
 fn blocks() -> (Array, Content) {
     let (shape, side) = ([64_u64, 48, 32], 16_u64);
