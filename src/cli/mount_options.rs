@@ -8,8 +8,8 @@ use std::ffi::{OsStr, OsString};
 
 use crate::platform::OsStrExt;
 
-/// Words of mount(8) and fstab(5) that do not affect a read-only mount, or that mount(8) has handled already. Those that
-/// promise what a mount would not keep are not among them.
+/// Words of mount(8) and fstab(5) that do not affect a read-only mount, or that mount(8) has handled already. Words
+/// that promise what a mount would not keep are not among them.
 const IGNORED: &[&str] = &[
     "_netdev",
     "async",
