@@ -9,21 +9,21 @@ use std::sync::{OnceLock, PoisonError};
 
 use crate::account::{Account, decode_budget};
 use crate::error::{Error, Result};
-use crate::sync::{Condvar, Mutex, MutexGuard};
-use crate::wanted;
+use crate::sync::{Mutex, MutexGuard};
+use crate::wanted::Condition;
 
 /// The value, the lasting error, or neither yet.
 pub struct Once<T> {
     value: OnceLock<Result<T>>,
     /// Whether the value is being computed: other callers wait instead of computing it too.
     computing: Mutex<bool>,
-    computed: Condvar,
+    computed: Condition,
 }
 
 impl<T> Once<T> {
     /// Creates an empty cell.
     pub const fn new() -> Self {
-        Self { value: OnceLock::new(), computing: Mutex::new(false), computed: Condvar::new() }
+        Self { value: OnceLock::new(), computing: Mutex::new(false), computed: Condition::new() }
     }
 
     /// Returns the value, computing it with `compute` if necessary. `compute` is not charged to the current request.
@@ -48,7 +48,7 @@ impl<T> Once<T> {
         if let Some(value) = self.ready() {
             return value;
         }
-        let is_computing = wanted::wait_while(&self.computed, &self.computing, self.lock(), |is| *is);
+        let is_computing = self.computed.wait_while(&self.computing, self.lock(), |is| *is);
         *is_computing? = true;
         let _computing = Computing(self);
         if let Some(value) = self.ready() {

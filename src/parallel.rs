@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, RecvError, RecvTimeoutError, SyncSender};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use crate::wanted::{self, LOOK, carried};
+use crate::wanted::{self, carried};
 
 /// Passes each of `items` to `work`, on at most `threads` threads, and the results to `each`, on this one and in order,
 /// until that fails. Threads start as items come.
@@ -102,10 +102,11 @@ pub fn helped<R>(helper: Option<impl FnOnce() + Send>, work: impl FnOnce() -> R)
     })
 }
 
-/// Receives from the threads of this caller; meanwhile checks, on their behalf, whether the work is wanted.
+/// Receives from the threads of this caller; meanwhile asks, on their behalf, whether the work is wanted.
 fn wanted_from<T>(from: &Receiver<T>) -> Result<T, RecvError> {
     loop {
-        match from.recv_timeout(LOOK) {
+        let Some(most) = wanted::until_question() else { return from.recv() };
+        match from.recv_timeout(most) {
             Ok(received) => return Ok(received),
             Err(RecvTimeoutError::Disconnected) => return Err(RecvError),
             // They give up.
@@ -189,9 +190,9 @@ mod tests {
     #[test]
     fn threads_that_wait_for_each_other_end_when_their_caller_gives_up() {
         let forever = || {
-            let (mutex, never) = (sync::Mutex::new(()), sync::Condvar::new());
+            let (mutex, never) = (sync::Mutex::new(()), wanted::Condition::new());
             let locked = mutex.lock().unwrap();
-            wanted::wait_while(&never, &mutex, locked, |()| true).map(drop)
+            never.wait_while(&mutex, locked, |()| true).map(drop)
         };
         let main = thread::current().id();
         // The caller only waits for the others.

@@ -5,14 +5,14 @@ use std::sync::PoisonError;
 
 use super::Account;
 use crate::error::Result;
-use crate::sync::{Condvar, Mutex, MutexGuard};
-use crate::wanted;
+use crate::sync::{Mutex, MutexGuard};
+use crate::wanted::Condition;
 
 /// Whether the turn is taken.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     taken: Mutex<bool>,
-    freed: Condvar,
+    freed: Condition,
 }
 
 impl Turns {
@@ -32,7 +32,7 @@ impl Account {
     /// `EINTR` if the work of this thread is not wanted any more.
     pub fn turn(&self) -> Result<Turn> {
         let turns = &self.0.turns;
-        *wanted::wait_while(&turns.freed, &turns.taken, turns.lock(), |taken| *taken)? = true;
+        *turns.freed.wait_while(&turns.taken, turns.lock(), |taken| *taken)? = true;
         Ok(Turn(self.clone()))
     }
 }
@@ -41,7 +41,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let turns = &self.0.0.turns;
         *turns.lock() = false;
-        turns.freed.notify_one();
+        turns.freed.notify_all();
     }
 }
 

@@ -6,13 +6,14 @@
 
 use std::ops::Range;
 
-use crate::format::{BlobRef, Need, PieceKey};
+use crate::format::{BlobRef, Need, Piece, PieceKey};
+use crate::wanted::{Then, carried};
 
-use super::{Cache, Then};
+use super::Cache;
 
 impl Cache {
     /// Calls [`Cache::fetch_async`] for each of `missing`; if some are far, on a worker that announces them first.
-    pub fn fetch_all(&self, missing: Vec<(BlobRef, u64)>, then: impl Fn(PieceKey) -> Then + Send + 'static) {
+    pub fn fetch_all(&self, missing: Vec<(BlobRef, u64)>, then: impl Fn(PieceKey) -> Then<Piece> + Send + 'static) {
         let fetch = move |cache: &Self, missing: Vec<(BlobRef, u64)>| {
             for (blob, piece) in missing {
                 cache.fetch_async(&blob, piece, then((blob.id(), piece)));
@@ -22,12 +23,12 @@ impl Cache {
             return fetch(self, missing);
         }
         let me = self.me.clone();
-        self.submit(Box::new(move || {
+        self.submit(Box::new(carried(move || {
             if let Some(cache) = me.upgrade() {
                 announce(&missing, Need::Now);
                 fetch(&cache, missing);
             }
-        }));
+        })));
     }
 }
 

@@ -29,15 +29,14 @@ use crate::error::Result;
 use crate::format::{BlobRef, Fetch, Piece, PieceKey};
 use crate::pool::Pool;
 use crate::sync::{Mutex, MutexGuard};
-use crate::wanted::{self, is_given_up, while_wanted};
+use crate::wanted::{self, Callers, Then, is_given_up};
 
-use in_flight::{Awaited, InFlight};
+use in_flight::InFlight;
 use runs::Runs;
 use store::Store;
 
 pub use crate::pool::Job;
 pub use announce::announce;
-pub use in_flight::Then;
 pub use prefetch::Prefetch;
 pub use readahead::Readahead;
 pub use store::Stats;
@@ -177,7 +176,7 @@ impl Cache {
     /// not queue behind pieces still to be decoded.
     ///
     /// The gate of the piece must be decided (see [`crate::format::Blob::gate`]), or a worker blocks on it.
-    pub fn fetch_async(&self, blob: &BlobRef, piece: u64, mut then: Then) {
+    pub fn fetch_async(&self, blob: &BlobRef, piece: u64, mut then: Then<Piece>) {
         loop {
             let (flight, is_new) = match self.find((blob.id(), piece), false) {
                 CacheLookup::Ready(result) => return then(Self::check_gate(blob, piece, result)),
@@ -205,15 +204,19 @@ impl Cache {
         }));
     }
 
-    /// Runs `work` for the waiters of `flights`, until all of them have given up.
+    /// Runs `work` for the callers of `flights`, until all of them have given up.
     fn for_those<T>(flights: &[&Arc<InFlight>], work: impl FnOnce() -> T) -> T {
-        match flights.iter().map(|flight| flight.awaited()).max() {
-            None | Some(Awaited::No) => return wanted::ahead(work),
-            Some(Awaited::Firmly) => return work(),
-            Some(Awaited::Perhaps) => {}
+        if !flights.iter().any(|flight| flight.was_awaited()) {
+            return wanted::ahead(work);
         }
-        let flights: Vec<_> = flights.iter().map(|flight| Arc::clone(flight)).collect();
-        while_wanted(move || flights.iter().any(|flight| flight.is_wanted()), work)
+        let all = Arc::new(Callers::default());
+        let wanted = all.work();
+        for callers in flights.iter().filter_map(|flight| flight.callers()) {
+            callers.join(&all);
+            Callers::leave(callers);
+        }
+        Callers::leave(all);
+        wanted.within(work)
     }
 
     /// Runs `job` on a worker, before all prefetches. It may wait for pieces, but see [`Cache::fetch_async`].

@@ -7,17 +7,15 @@
 #![forbid(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 
 use crate::error::{Error, Result};
-use crate::sync::{Condvar, Mutex, MutexGuard};
-use crate::wanted::{self, Wanted, is_given_up, while_wanted};
+use crate::sync::{Mutex, MutexGuard};
+use crate::wanted::{Callers, Condition, Parked, Then, is_given_up};
 
 use super::{BackgroundChecks, Threads};
 
 type CheckFn = dyn Fn() -> Result<()> + Send + Sync;
-/// Called with the result of the check.
-pub(super) type Then = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// A check and its verdict.
 pub(super) struct SharedCheck {
@@ -25,7 +23,7 @@ pub(super) struct SharedCheck {
     /// `None` if the verdict is reported by the readers' own decoding.
     check: Option<Box<CheckFn>>,
     state: Mutex<CheckState>,
-    ran: Condvar,
+    ran: Condition,
 }
 
 /// The finder of a failure, which reports it once.
@@ -49,15 +47,12 @@ struct CheckState {
     /// How often the check ran, and the result of the last run.
     runs: u64,
     last: Option<Result<()>>,
-    parked: Vec<(Then, Option<Wanted>)>,
+    parked: Vec<Arc<Parked<()>>>,
+    /// Those of the continuations.
+    callers: Weak<Callers>,
 }
 
 impl CheckState {
-    /// Whether a continuation waits that was not given up.
-    fn is_awaited(&self) -> bool {
-        self.parked.iter().any(|(_, wanted)| !wanted.as_ref().is_some_and(Wanted::is_given_up))
-    }
-
     fn has_failed(&self) -> bool {
         self.verdict.as_ref().is_some_and(Result::is_err)
     }
@@ -79,7 +74,7 @@ impl SharedCheck {
 
     /// A check with a verdict that is [reported](SharedCheck::report).
     pub(super) fn reported(threads: &Threads) -> Self {
-        Self { threads: threads.clone(), check: None, state: Mutex::default(), ran: Condvar::new() }
+        Self { threads: threads.clone(), check: None, state: Mutex::default(), ran: Condition::new() }
     }
 
     /// Whether the verdict is only reported.
@@ -147,7 +142,7 @@ impl SharedCheck {
                 return self.run();
             }
             let runs = state.runs;
-            let state = wanted::wait_while(&self.ran, &self.state, state, |state| state.runs == runs)?;
+            let state = self.ran.wait_while(&self.state, state, |state| state.runs == runs)?;
             match &state.last {
                 // Given up by the thread that ran it.
                 Some(Err(e)) if is_given_up(e) => {}
@@ -158,16 +153,21 @@ impl SharedCheck {
     }
 
     /// Calls `then` with the verdict: immediately if there is one, otherwise on the thread that ran the check.
-    pub(super) fn when_done(self: &Arc<Self>, then: Then) {
+    pub(super) fn when_done(self: &Arc<Self>, then: Then<()>) {
         let mut state = self.lock();
         if let Some(verdict) = state.verdict.clone() {
             drop(state);
             return then(verdict);
         }
-        state.parked.push((then, Wanted::current()));
-        if !state.running {
+        let parked = Parked::new(then, Callers::of(&mut state.callers));
+        state.parked.retain(|parked| !parked.has_ended());
+        state.parked.push(parked.clone());
+        if state.running {
+            drop(state);
+        } else {
             self.queue(state);
         }
+        parked.watch();
     }
 
     /// Queues a run for the continuations, unless one is queued.
@@ -184,17 +184,17 @@ impl SharedCheck {
     fn run_queued(self: &Arc<Self>) {
         let mut state = self.lock();
         state.queued = false;
-        if !state.running && !state.parked.is_empty() {
-            state.running = true;
-            drop(state);
-            let me = self.clone();
-            // The continuations get the result.
-            let is_awaited = move || {
-                me.end_unwanted();
-                me.lock().is_awaited()
-            };
-            let _ = while_wanted(is_awaited, || self.run());
+        // A run may have taken the continuations, and not ended them yet.
+        if state.running || state.parked.is_empty() {
+            return;
         }
+        let Some(callers) = state.callers.upgrade() else { return };
+        state.running = true;
+        drop(state);
+        let work = callers.work();
+        Callers::leave(callers);
+        // The continuations get the result.
+        let _ = work.within(|| self.run());
     }
 
     /// Runs the check, which this thread has claimed, and notifies all waiters.
@@ -211,39 +211,21 @@ impl SharedCheck {
         state.runs += 1;
         state.last = Some(outcome.clone());
         self.ran.notify_all();
-        if outcome.as_ref().is_err_and(is_given_up) && state.is_awaited() {
+        if outcome.as_ref().is_err_and(is_given_up) && state.callers.strong_count() > 0 {
             // The waiters have not given up.
             self.queue(state);
             return outcome;
         }
         let parked = std::mem::take(&mut state.parked);
         drop(state);
-        for (then, wanted) in parked {
-            go_on(then, wanted, outcome.clone());
+        for parked in parked {
+            parked.end(outcome.clone());
         }
         outcome
     }
 
-    /// Ends the continuations that are not wanted any more.
-    fn end_unwanted(&self) {
-        let is_unwanted = |(_, wanted): &(Then, Option<Wanted>)| wanted.as_ref().is_some_and(Wanted::is_given_up);
-        let mut state = self.lock();
-        let unwanted: Vec<_> = state.parked.extract_if(.., |parked| is_unwanted(parked)).collect();
-        drop(state);
-        for (then, wanted) in unwanted {
-            go_on(then, wanted, Err(wanted::given_up()));
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, CheckState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Runs a continuation.
-fn go_on(then: Then, wanted: Option<Wanted>, outcome: Result<()>) {
-    if catch_unwind(AssertUnwindSafe(|| wanted::during(wanted, || then(outcome)))).is_err() {
-        tracing::error!("a continuation of a checksum panicked");
     }
 }
 
@@ -260,6 +242,7 @@ mod tests {
     use super::*;
     use crate::clock::{PATIENCE, wait_until};
     use crate::error::Kind;
+    use crate::wanted::{self, Wanted, while_wanted};
 
     /// A check that waits for `go`, and how often it has begun.
     fn held(

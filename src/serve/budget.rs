@@ -27,12 +27,21 @@ pub(super) struct Budget {
     memory: Arc<Semaphore>,
 }
 
-/// Gives work up when its client has gone.
-struct Caller(Wanted);
+/// Gives work up when its client goes before it is done.
+struct Caller(Option<Wanted>);
+
+impl Caller {
+    /// The work is done, and what it has fetched ahead still comes.
+    fn stays(mut self) {
+        self.0 = None;
+    }
+}
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        self.0.give_up();
+        if let Some(wanted) = &self.0 {
+            wanted.give_up();
+        }
     }
 }
 
@@ -123,8 +132,8 @@ fn on_thread<T: Send + 'static>(
     permit: Option<OwnedSemaphorePermit>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> impl Future<Output = Result<T, JoinError>> {
-    let caller = Caller(Wanted::default());
-    let wanted = caller.0.clone();
+    let wanted = Wanted::default();
+    let caller = Caller(Some(wanted.clone()));
     let running = spawn_blocking(move || {
         let done = wanted.within(work);
         drop(permit);
@@ -132,7 +141,7 @@ fn on_thread<T: Send + 'static>(
     });
     async move {
         let done = running.await;
-        drop(caller);
+        caller.stays();
         done
     }
 }
@@ -188,7 +197,9 @@ mod tests {
             let waiting = tokio::spawn(budget.clone().run(|| panic!("nobody waits for it")));
             waiting.abort();
             work.abort();
-            assert_eq!(budget.run(|| 3).await.unwrap(), 3);
+            assert_eq!(budget.clone().run(|| 3).await.unwrap(), 3);
+            let done = budget.run(|| Wanted::current().unwrap()).await.unwrap();
+            assert!(!done.is_given_up());
         });
     }
 }

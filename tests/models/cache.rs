@@ -104,6 +104,39 @@ fn who_gives_up_takes_the_piece_from_nobody_else() {
     });
 }
 
+/// A stream that is decoded until nobody wants it.
+struct Endless(mpsc::Sender<()>);
+
+impl Blob for Endless {
+    fn layout(&self) -> Result<Layout> {
+        Ok(Layout::Uniform { len: 10, piece: 10 })
+    }
+
+    fn decode(&self, _: u64, _: &mut [u8]) -> Result<()> {
+        let (mutex, never) = (Mutex::new(()), wanted::Condition::new());
+        let ended = never.wait_while(&mutex, mutex.lock().unwrap(), |()| true).map(drop);
+        self.0.send(()).unwrap();
+        ended
+    }
+}
+
+#[test]
+fn a_decode_ends_when_all_who_wait_have_given_up() {
+    check(Time::Stands, || {
+        let (tx, ended) = mpsc::channel();
+        let (blob, cache) = (BlobRef::shared(Arc::new(Endless(tx))), Cache::new(1 << 20, 1));
+        let callers = [(); 2].map(|()| Wanted::default());
+        let got = callers.each_ref().map(|caller| caller.within(|| fetch(&cache, &blob, 0)));
+        later();
+        for (caller, got) in callers.into_iter().zip(got) {
+            caller.give_up();
+            assert!(is_given_up(&got.recv().unwrap().unwrap_err()));
+        }
+        // That of a decode that had begun; the queued one of a piece that nobody waits for ends too.
+        ended.recv().unwrap();
+    });
+}
+
 #[test]
 fn bytes_of_a_changed_source_are_neither_served_nor_kept() {
     check(Time::Passes, || {

@@ -8,6 +8,7 @@ use shuttle::sync::mpsc;
 use super::*;
 use crate::sync::model::{Time, check, later};
 use crate::sync::thread;
+use crate::wanted::{self, Wanted};
 
 fn broken() -> Error {
     Error::corrupt("no", "x")

@@ -2,16 +2,16 @@
 
 use super::*;
 use crate::sync::model::{Time, check};
-use crate::sync::thread;
+use crate::sync::{Mutex, thread};
 
 /// A flag, and who waits for it.
-type Flag = Arc<(Mutex<bool>, Condvar)>;
+type Flag = Arc<(Mutex<bool>, Condition)>;
 
 fn comes(flag: &Flag) -> impl FnOnce() -> Result<()> + use<> {
     let flag = flag.clone();
     move || {
-        let (mutex, condvar) = &*flag;
-        wait_while(condvar, mutex, mutex.lock().unwrap(), |came| !*came).map(|came| assert!(*came))
+        let (mutex, condition) = &*flag;
+        condition.wait_while(mutex, mutex.lock().unwrap(), |came| !*came).map(|came| assert!(*came))
     }
 }
 
@@ -51,6 +51,8 @@ fn what_comes_ends_every_wait_of_work_that_nobody_gives_up() {
         let given_up = thread::spawn(move || asks.within(given_up));
         other.give_up();
         _ = given_up.join().unwrap();
+        // Of something else.
+        flag.1.notify_all();
         *flag.0.lock().unwrap() = true;
         flag.1.notify_all();
         firm.join().unwrap().unwrap();

@@ -12,8 +12,8 @@ use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::format::Check;
 use crate::parallel;
-use crate::sync::{Condvar, Mutex, MutexGuard};
-use crate::wanted;
+use crate::sync::{Mutex, MutexGuard};
+use crate::wanted::{self, Condition};
 
 use task::{OpenStream, Task, TaskResult};
 
@@ -91,7 +91,7 @@ type TaskOrder = (usize, u64);
 struct TasksLeft<'a> {
     state: Mutex<VerifyState<'a>>,
     /// Signaled when a layout is known, or a task has failed.
-    changed: Condvar,
+    changed: Condition,
 }
 
 struct VerifyState<'a> {
@@ -122,7 +122,7 @@ impl<'a> TasksLeft<'a> {
             error: None,
             unknown: None,
         };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
+        Self { state: Mutex::new(state), changed: Condition::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, VerifyState<'a>> {
@@ -164,7 +164,7 @@ impl<'a> TasksLeft<'a> {
             next = state.next();
             next.is_none() && state.opening > 0
         };
-        drop(wanted::wait_while(&self.changed, &self.state, self.lock(), is_early)?);
+        drop(self.changed.wait_while(&self.state, self.lock(), is_early)?);
         Ok(next)
     }
 }

@@ -3,25 +3,25 @@
 use std::thread;
 
 use super::*;
-use crate::cache::in_flight::{Awaited, InFlight};
-use crate::wanted::{Wanted, given_up};
+use crate::cache::in_flight::InFlight;
+use crate::wanted::{Then, Wanted, given_up};
 
 /// A continuation that nobody listens to.
-fn nothing() -> Then {
+fn nothing() -> Then<Piece> {
     Box::new(|_| ())
 }
 
 #[test]
 fn a_decode_is_wanted_until_all_that_wait_have_given_up() {
     let flight = InFlight::new(true);
-    assert!(!flight.is_wanted() && flight.awaited() == Awaited::No);
+    assert!(!flight.is_wanted() && !flight.was_awaited());
     let mine = Wanted::default();
     assert!(mine.within(|| flight.after(nothing())).is_none());
-    assert!(flight.is_wanted() && flight.awaited() == Awaited::Perhaps);
+    assert!(flight.is_wanted() && flight.was_awaited());
     mine.give_up();
-    assert!(!flight.is_wanted() && flight.awaited() == Awaited::Perhaps);
+    assert!(!flight.is_wanted() && flight.was_awaited());
     assert!(flight.after(nothing()).is_none());
-    assert!(flight.is_wanted() && flight.awaited() == Awaited::Firmly);
+    assert!(flight.is_wanted());
 }
 
 #[test]
@@ -30,15 +30,15 @@ fn a_decode_that_is_given_up_goes_to_who_is_blocked() {
     let piece = Arc::new(vec![7]);
     thread::scope(|scope| {
         let waiting = scope.spawn(|| flight.wait());
-        wait_until(|| flight.awaited() == Awaited::Firmly);
-        assert!(flight.is_wanted() && !flight.claim());
+        wait_until(|| flight.is_wanted());
+        assert!(!flight.claim());
         assert!(flight.is_passed_on(&given_up()), "one waits");
         assert!(flight.claim() && !flight.claim());
         assert!(flight.complete(&Ok(piece.clone())).is_empty());
         assert_eq!(waiting.join().unwrap().unwrap(), piece);
     });
     // Nobody is blocked any more.
-    assert!(!flight.is_wanted() && flight.awaited() == Awaited::Perhaps);
+    assert!(!flight.is_wanted() && flight.was_awaited());
 }
 
 #[test]
@@ -84,12 +84,39 @@ fn a_caller_decodes_itself_what_another_one_has_given_up() {
         let first = scope.spawn(|| Wanted::default().within(|| cache.get(&blob, 0)));
         wait_until(|| stream.decodes.load(Ordering::Relaxed) == 1);
         let second = scope.spawn(|| cache.get(&blob, 0));
-        wait_until(|| flight().is_some_and(|flight| flight.awaited() == Awaited::Firmly));
+        wait_until(|| flight().is_some_and(|flight| flight.is_wanted()));
         stream.is_awaited.store(true, Ordering::Relaxed);
         assert_eq!(second.join().unwrap().unwrap()[..], [9; PIECE as usize]);
         first.join().unwrap().ok();
     });
     assert_eq!(stream.decodes.load(Ordering::Relaxed), 2);
+}
+
+/// Pieces that show the work within which they are decoded.
+struct Shows(mpsc::Sender<Wanted>);
+
+impl Blob for Shows {
+    fn layout(&self) -> Result<Layout> {
+        Ok(Layout::Uniform { len: PIECE, piece: PIECE })
+    }
+
+    fn decode(&self, _: u64, dst: &mut [u8]) -> Result<()> {
+        self.0.send(Wanted::current().unwrap()).unwrap();
+        dst.fill(1);
+        Ok(())
+    }
+}
+
+#[test]
+fn what_a_decode_has_begun_for_its_callers_goes_on_after_it() {
+    let (shown, work) = mpsc::channel();
+    let (blob, cache) = (BlobRef::shared(Arc::new(Shows(shown))), Cache::new(1 << 20, 1));
+    let (tx, rx) = mpsc::channel();
+    let caller = Wanted::default();
+    caller.within(|| cache.fetch_async(&blob, 0, Box::new(move |got| tx.send(got).unwrap())));
+    assert_eq!(rx.recv_timeout(PATIENCE).unwrap().unwrap()[..], [1; PIECE as usize]);
+    wait_until(|| cache.lock().in_flight_pieces.is_empty());
+    assert!(!work.recv().unwrap().is_given_up());
 }
 
 /// Clears the cache while it decodes a piece.

@@ -16,6 +16,7 @@ use crate::clock::{PATIENCE, wait_until};
 use crate::error::Error;
 use crate::format::testing::{Memory, noise};
 use crate::format::{Blob, Layout};
+use crate::wanted::{Then, while_wanted};
 
 const PIECE: u64 = 1000;
 
@@ -174,9 +175,9 @@ fn concurrent_callers_wait_for_one_decode_even_if_it_panics() {
 type Come = mpsc::Receiver<(u64, Result<Piece>)>;
 
 /// Receives them.
-fn collect() -> (impl Fn(u64) -> Then, Come) {
+fn collect() -> (impl Fn(u64) -> Then<Piece>, Come) {
     let (tx, rx) = mpsc::channel();
-    let then = move |piece| -> Then {
+    let then = move |piece| -> Then<Piece> {
         let tx = tx.clone();
         Box::new(move |result| tx.send((piece, result)).unwrap())
     };
@@ -280,13 +281,7 @@ fn a_decode_that_is_passed_on_ends_when_its_last_waiter_has_left_before_it_begin
         let (one_left, one) = reader();
         wait_until(|| begun() == 1);
         let (other_left, other) = reader();
-        let awaited = || {
-            cache
-                .lock()
-                .in_flight_pieces
-                .get(&(blob.id(), 0))
-                .is_some_and(|flight| flight.awaited() == Awaited::Perhaps)
-        };
+        let awaited = || cache.lock().in_flight_pieces.get(&(blob.id(), 0)).is_some_and(|flight| flight.is_wanted());
         wait_until(awaited);
         for (left, reader) in [(one_left, one), (other_left, other)] {
             left.store(true, Ordering::Relaxed);

@@ -8,11 +8,11 @@ use std::thread;
 use super::*;
 use crate::bytes::FileOffset;
 use crate::checksum::{BackgroundChecks, crc32};
-use crate::clock::PATIENCE;
+use crate::clock::{PATIENCE, wait_until};
 use crate::error::Error;
 use crate::platform::os_error;
 use crate::source::Source;
-use crate::wanted::{self, LOOK, Wanted, is_given_up};
+use crate::wanted::{self, Wanted, is_given_up};
 
 #[test]
 fn a_gate_runs_its_check_once() {
@@ -112,22 +112,20 @@ fn only_the_first_failure_that_a_reader_reports_is_news() {
 #[test]
 fn a_check_goes_on_while_a_parked_reader_wants_it_and_ends_when_none_does() {
     let (begun, has_begun) = mpsc::channel();
-    let check = move |looks: u32| {
+    let check = move |ends: bool| {
         begun.send(()).unwrap();
-        (0..looks).try_for_each(|_| {
-            thread::sleep(LOOK);
-            wanted::check()
-        })
+        wait_until(|| ends || wanted::check().is_err());
+        wanted::check()
     };
     let (begin, (tx, rx)) = (check.clone(), mpsc::channel());
-    let gate = ChecksumGate::new(&Verify::First, 0, &Threads::new(1), move || begin(1));
+    let gate = ChecksumGate::new(&Verify::First, 0, &Threads::new(1), move || begin(true));
     let told = tx.clone();
     gate.when_open(move |verdict| told.send(verdict).unwrap());
     rx.recv_timeout(PATIENCE).unwrap().unwrap();
     has_begun.recv().unwrap();
 
-    let (mine, looks) = (Wanted::default(), (PATIENCE.as_millis() / LOOK.as_millis()) as u32);
-    let gate = ChecksumGate::new(&Verify::First, 0, &Threads::new(1), move || check(looks));
+    let mine = Wanted::default();
+    let gate = ChecksumGate::new(&Verify::First, 0, &Threads::new(1), move || check(false));
     mine.within(|| gate.when_open(move |verdict| tx.send(verdict).unwrap()));
     has_begun.recv_timeout(PATIENCE).unwrap();
     mine.give_up();

@@ -24,7 +24,7 @@ pub(in crate::cli) struct DecodeArgs {
     /// Decoded bytes to keep, with suffix K, M or G [default: 1/8 of the memory, at most 1G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(in crate::cli) cache: Option<u64>,
-    /// Number of decoding threads [default: one for each core]
+    /// Number of decoding threads, and of those that verify checksums [default: one for each core]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(in crate::cli) threads: Option<u16>,
     /// Device that decodes FZM: auto (a GPU if it is faster), cpu, cuda or cuda:N (that GPU, or fail)

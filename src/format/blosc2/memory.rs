@@ -19,8 +19,8 @@ use crate::account::{Account, Buffer, Reserved};
 use crate::error::{Error, Kind, Result};
 use crate::format::{IdleDecoders, Options};
 use crate::once::Once;
-use crate::sync::{Condvar, Mutex, MutexGuard};
-use crate::wanted;
+use crate::sync::{Mutex, MutexGuard};
+use crate::wanted::Condition;
 
 use super::decode_buffers::DecodeBuffers;
 
@@ -51,7 +51,7 @@ pub(super) struct ContainerMemory {
     idle: Arc<IdleDecoders>,
     blocks: Mutex<KeptBlocks>,
     /// Signalled when a decode has released its buffers, or a copy its block.
-    ended: Condvar,
+    ended: Condition,
 }
 
 #[derive(Default)]
@@ -82,7 +82,7 @@ impl ContainerMemory {
             next: AtomicU64::new(0),
             idle,
             blocks: Mutex::default(),
-            ended: Condvar::new(),
+            ended: Condition::new(),
         })
     }
 
@@ -178,7 +178,7 @@ impl ContainerMemory {
                 return Err(error);
             }
             let ends = blocks.ends;
-            blocks = wanted::wait_while(&self.ended, &self.blocks, blocks, |blocks| blocks.ends == ends)?;
+            blocks = self.ended.wait_while(&self.blocks, blocks, |blocks| blocks.ends == ends)?;
         }
     }
 

@@ -20,11 +20,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::faults::Faults;
 use super::offload::Offload;
 use super::source_watch::Watch;
-use crate::cache::{Cache, Readahead, Then};
+use crate::cache::{Cache, Readahead};
 use crate::error::{Error, Kind, Result};
 use crate::format::{BlobRef, Fetch, Piece};
 use crate::tree::{Ino, OpenFile};
 use crate::view::View;
+use crate::wanted::Then;
 
 use collected::{Collected, Copied, HeldBytes};
 use plan::{Needed, Plan, plan};
@@ -179,7 +180,7 @@ impl Reader {
         if missing.is_empty() {
             return waiting.finish(on);
         }
-        let then = move |key| -> Then {
+        let then = move |key| -> Then<Piece> {
             let waiting = waiting.clone();
             Box::new(move |result| waiting.comes(key, result))
         };

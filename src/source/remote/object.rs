@@ -5,16 +5,14 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-use std::future::{pending, poll_fn};
+use std::future::pending;
 use std::ops::Range;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::account::Account;
 use crate::bytes::{FileOffset, to_u64};
@@ -22,12 +20,12 @@ use crate::error::{Error, Kind, Result};
 
 use crate::source::origin::{Need, Origin, Part};
 use crate::source::{RemoteOptions, combined};
-use crate::wanted::{self, Wanted, is_given_up};
+use crate::wanted::{self, GivenUp, Wanted, is_given_up};
 
 use super::address::{Address, Clients};
 use super::disk::Disk;
 use super::fetch::{Fetch, Opening};
-use super::session::{self, Session};
+use super::session::{self, Session, first};
 use super::span::Span;
 use super::spans::{Needed, Spans, TAIL, joined};
 use super::streams::{RangeAhead, Streams};
@@ -166,10 +164,10 @@ impl Object {
         if !guards.is_empty() {
             guards.iter().try_for_each(|guard| wanted::spend(guard.span.len()))?;
             let (runtime, clients) = self.session.enter(&self.shared.address)?;
-            let is_given_up = Wanted::current().map(|wanted| wanted.watched());
+            let given_up = Wanted::current().map(|wanted| wanted.flag());
             for guard in guards {
                 let span = guard.span.clone();
-                let left = abandoned(span.clone(), is_given_up.clone());
+                let left = abandoned(span.clone(), given_up.clone());
                 self.session.run(&runtime, &span, first(guard.fetch(clients.clone()), left));
             }
         }
@@ -246,17 +244,10 @@ impl Guard {
 
 /// Returns once the work that has started the request for `span` was given up, and nobody else waits for it: that work may
 /// have announced it only, and never read it.
-async fn abandoned(span: Arc<Span>, is_given_up: Option<impl Fn() -> bool>) {
-    let Some(is_given_up) = is_given_up else { return pending().await };
-    while !is_given_up() || span.is_awaited() {
-        sleep(wanted::LOOK).await;
-    }
-}
-
-/// Runs both until one has ended; drops the other.
-async fn first(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
-    let (mut one, mut other) = (pin!(one), pin!(other));
-    poll_fn(|cx| if one.as_mut().poll(cx).is_ready() { Poll::Ready(()) } else { other.as_mut().poll(cx) }).await;
+async fn abandoned(span: Arc<Span>, given_up: Option<Arc<GivenUp>>) {
+    let Some(given_up) = given_up else { return pending().await };
+    given_up.wait().await;
+    span.left().await;
 }
 
 /// Makes the first request, for `head`, and at the same time that for the end.

@@ -6,16 +6,18 @@
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use std::fmt;
+use std::future::{pending, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::error::{Error, Result};
-use crate::wanted::{self, LOOK};
+use crate::wanted::{self, Wanted};
 
 use super::address::{Address, Clients};
 use super::span::Span;
@@ -84,18 +86,41 @@ impl Session {
     }
 }
 
+/// The result of the one of both that ends first; drops the other.
+pub(super) async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    poll_fn(|cx| match one.as_mut().poll(cx) {
+        Poll::Pending => other.as_mut().poll(cx),
+        done @ Poll::Ready(_) => done,
+    })
+    .await
+}
+
 /// The result of `work`, which is dropped once the caller has given it up.
 ///
 /// # Errors
 /// The errors of `work`; `EINTR`.
 pub(super) fn wait<T>(runtime: &Handle, work: impl Future<Output = Result<T>>) -> Result<T> {
     wanted::check()?;
+    let given_up = async {
+        match Wanted::current() {
+            Some(wanted) => wanted.flag().wait().await,
+            None => pending().await,
+        }
+    };
     runtime.block_on(async {
-        let mut work = pin!(work);
+        let mut work = pin!(first(async { Some(work.await) }, async {
+            given_up.await;
+            None
+        }));
         loop {
-            match timeout(LOOK, work.as_mut()).await {
-                Ok(done) => return done,
-                Err(_) => wanted::check()?,
+            let done = match wanted::until_question() {
+                Some(most) => timeout(most, work.as_mut()).await.unwrap_or(None),
+                None => work.as_mut().await,
+            };
+            match done {
+                Some(done) => return done,
+                None => wanted::check()?,
             }
         }
     })

@@ -3,20 +3,22 @@
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use std::fmt;
+use std::future::poll_fn;
 use std::ops::Range;
 use std::sync::PoisonError;
+use std::task::{Poll, Waker};
 
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::limits::zeroed;
-use crate::sync::{Condvar, Mutex, MutexGuard};
-use crate::wanted;
+use crate::sync::{Mutex, MutexGuard};
+use crate::wanted::{self, Condition};
 
 /// A range of an object, being fetched or complete.
 pub(super) struct Span {
     range: Range<u64>,
     state: Mutex<SpanState>,
-    arrived: Condvar,
+    arrived: Condition,
 }
 
 #[derive(Default)]
@@ -28,11 +30,13 @@ struct SpanState {
     failed: Option<Error>,
     /// Readers that wait for its bytes, readahead not counted.
     waiting: usize,
+    /// Woken when the last of them has left.
+    left: Option<Waker>,
 }
 
 impl Span {
     pub(super) fn new(range: Range<u64>) -> Self {
-        Self { range, state: Mutex::default(), arrived: Condvar::new() }
+        Self { range, state: Mutex::default(), arrived: Condition::new() }
     }
 
     pub(super) fn range(&self) -> Range<u64> {
@@ -99,6 +103,19 @@ impl Span {
         self.lock().waiting > 0
     }
 
+    /// Returns once no reader waits for it.
+    pub(super) async fn left(&self) {
+        poll_fn(|cx| {
+            let mut state = self.lock();
+            if state.waiting == 0 {
+                return Poll::Ready(());
+            }
+            state.left = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// Whether the span has failed.
     pub(super) fn has_failed(&self) -> bool {
         self.lock().failed.is_some()
@@ -124,9 +141,14 @@ impl Span {
         if is_early(&mut state) {
             let counted = usize::from(!wanted::is_ahead());
             state.waiting = state.waiting.saturating_add(counted);
-            let waited = wanted::wait_while(&self.arrived, &self.state, state, is_early).map(drop);
+            let waited = self.arrived.wait_while(&self.state, state, is_early).map(drop);
             state = self.lock();
             state.waiting = state.waiting.saturating_sub(counted);
+            if state.waiting == 0
+                && let Some(left) = state.left.take()
+            {
+                left.wake();
+            }
             waited?;
         }
         if let Some(error) = state.failed.as_ref().filter(|_| state.there < to) {

@@ -10,15 +10,15 @@ use std::collections::VecDeque;
 use std::sync::PoisonError;
 
 use crate::error::{Error, Result};
-use crate::sync::{Condvar, Mutex, MutexGuard};
-use crate::wanted;
+use crate::sync::{Mutex, MutexGuard};
+use crate::wanted::Condition;
 
 /// The queue of one frame: `B` is a block, `W` what a thread needs to decode one.
 #[derive(Debug, Default)]
 pub(super) struct BlockQueue<B, W> {
     state: Mutex<QueueState<B, W>>,
     /// Signaled when the first block is decoded.
-    decoded: Condvar,
+    decoded: Condition,
 }
 
 #[derive(Debug)]
@@ -151,7 +151,7 @@ impl<B, W: Default> BlockQueue<B, W> {
                 Some(QueueSlot::Waiting(_) | QueueSlot::Begun) => {}
             }
             let Some((begun, block)) = self.begin(&mut state) else {
-                state = wanted::wait(&self.decoded, &self.state, state)?;
+                state = self.decoded.wait(&self.state, state)?;
                 continue;
             };
             let mut workspace = state.workspaces.pop().unwrap_or_default();

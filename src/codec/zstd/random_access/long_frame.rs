@@ -14,7 +14,8 @@ use crate::error::{Error, Result};
 use crate::limits::Charge;
 use crate::once::Once;
 use crate::source::Source;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::Mutex;
+use crate::wanted::Condition;
 
 use super::super::frame::{Frame, PIECE};
 use super::super::reader::FrameReader;
@@ -33,7 +34,7 @@ pub(super) struct LongFrame {
     pub(super) gate: OnceLock<ChecksumGate>,
     pub(super) live: Mutex<Live>,
     /// Signaled when a decoder has become idle.
-    pub(super) returned: Condvar,
+    pub(super) returned: Condition,
     /// Whether reads jump back and forth: decoded pieces are then likely to be read again.
     pub(super) jumped: AtomicBool,
     /// The last piece requested from a decoder.

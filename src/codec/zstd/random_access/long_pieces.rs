@@ -19,7 +19,6 @@ use crate::account::decode_budget;
 use crate::bytes::to_u64;
 use crate::checksum::{ChecksumGate, Verified, Verify};
 use crate::error::{Error, Kind, Result};
-use crate::wanted;
 
 use super::super::decode::length_error;
 use super::super::frame::{Frame, PIECE};
@@ -269,7 +268,7 @@ impl Frames {
             let reaches = |out: &Range<u64>| out.contains(&piece) && (checkpoint.is_none() || out.start >= begin);
             let near = |out: &Range<u64>| reaches(out) || (out.end <= piece && out.end > begin);
             if live.busy.iter().any(near) {
-                live = wanted::wait(&state.returned, &state.live, live)?;
+                live = state.returned.wait(&state.live, live)?;
                 continue;
             }
             if let Some(pos) = checkpoint {

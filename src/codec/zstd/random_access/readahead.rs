@@ -220,16 +220,13 @@ impl Frames {
             if self.pieces.in_memory(self.key(index), piece).is_some() {
                 continue;
             }
-            if live.filling == Filling::Running {
-                drop(state.returned.wait(live));
-                continue;
-            }
-            let left = QUEUED.saturating_sub(since.elapsed());
-            if left.is_zero() {
+            let left = (live.filling == Filling::Queued).then(|| QUEUED.saturating_sub(since.elapsed()));
+            if left.is_some_and(|left| left.is_zero()) {
                 live.filling = Filling::No;
                 return None;
             }
-            drop(state.returned.wait_timeout(live, left));
+            // A reader that gives up meets that next.
+            drop(state.returned.wait_for(&state.live, live, left).ok()?);
         }
     }
 

@@ -15,8 +15,8 @@ use super::Context;
 use super::array_store::ArrayStore;
 use crate::account::decode_budget;
 use crate::error::{Error, Kind, Result};
-use crate::sync::{Condvar, Mutex, MutexGuard};
-use crate::wanted;
+use crate::sync::{Mutex, MutexGuard};
+use crate::wanted::Condition;
 
 /// The entries, 8 bytes each.
 pub(super) struct Checkpoints {
@@ -27,7 +27,7 @@ pub(super) struct Checkpoints {
     known: RwLock<Scanned>,
     scan: Mutex<Scan>,
     /// Notified when the scan has found entries, and when it ends.
-    advanced: Condvar,
+    advanced: Condition,
 }
 
 /// Whether a thread scans, and the error that ended the scan for good.
@@ -67,7 +67,7 @@ impl Checkpoints {
     /// For a stream with `count` places, with only the first one known.
     pub(super) fn new(count: u64, cx: &Context, what: &'static str) -> Self {
         let known = RwLock::new(Scanned { entries: None, count: 1, last: 0 });
-        let (scan, advanced) = (Mutex::default(), Condvar::new());
+        let (scan, advanced) = (Mutex::default(), Condition::new());
         Self { cx: cx.clone(), what, count: count.max(1), known, scan, advanced }
     }
 
@@ -143,7 +143,7 @@ impl Checkpoints {
             if !scan.is_running {
                 break;
             }
-            scan = wanted::wait(&self.advanced, &self.scan, scan)?;
+            scan = self.advanced.wait(&self.scan, scan)?;
         }
         scan.is_running = true;
         drop(scan);

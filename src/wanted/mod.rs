@@ -1,8 +1,12 @@
 //! Whether the caller of some work still wants it.
 //!
-//! A caller that may have to wait runs its work in [`while_wanted`] or [`Wanted::within`]. Every wait in there, for a
-//! server or for another thread, asks every [`LOOK`], and so does each read from a server; once the work is not wanted
-//! it fails with `EINTR`. Threads that work for the same caller inherit that by [`carried`].
+//! A caller that may have to wait runs its work in [`Wanted::within`], and gives it up by [`Wanted::give_up`]: every
+//! wait in there, for a server or for another thread ([`Condition`]), ends at once with `EINTR`, and so does the next
+//! read from a server. Threads that work for the same caller inherit that by [`carried`].
+//!
+//! Work that several callers wait for is given up once all of them have given up ([`Callers`]).
+//!
+//! A caller that can only be asked runs it in [`while_wanted`]: its thread asks every 50 ms while it waits.
 //!
 //! Work may also be limited in its requests to servers ([`Allowance`]): the bytes of an object may make it go on for
 //! ever.
@@ -11,19 +15,27 @@
 //! whether a signal has arrived.
 #![forbid(unsafe_code)]
 
+mod callers;
+mod condition;
+mod given_up;
+
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Kind, Result};
 use crate::platform::os_error;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{self, Condvar, Mutex, MutexGuard, thread_local};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{self, thread_local};
+
+pub use callers::{Callers, Parked, Then};
+pub use condition::Condition;
+pub use given_up::GivenUp;
 
 /// Interval between two questions.
-pub const LOOK: Duration = sync::interval(Duration::from_millis(50));
+const LOOK: Duration = sync::interval(Duration::from_millis(50));
 
 thread_local! {
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
@@ -35,7 +47,7 @@ pub struct Wanted(Arc<WantedState>);
 
 #[derive(Debug, Default)]
 struct WantedState {
-    is_given_up: Arc<AtomicBool>,
+    given_up: Arc<GivenUp>,
     /// `None`: without a limit.
     allowance: Option<Allowance>,
     requests: AtomicU64,
@@ -104,18 +116,17 @@ impl Wanted {
 
     /// Gives the work up.
     pub fn give_up(&self) {
-        self.0.is_given_up.store(true, Ordering::Release);
+        self.0.given_up.set();
     }
 
     /// Whether it was given up.
     pub fn is_given_up(&self) -> bool {
-        self.0.is_given_up.load(Ordering::Acquire)
+        self.0.given_up.is_set()
     }
 
-    /// Whether it was given up, for whoever started something for it, and does not work for it any more.
-    pub fn watched(&self) -> impl Fn() -> bool + Clone + Send + Sync + use<> {
-        let is_given_up = self.0.is_given_up.clone();
-        move || is_given_up.load(Ordering::Acquire)
+    /// Its flag, for what was started for it and does not work for it any more.
+    pub fn flag(&self) -> Arc<GivenUp> {
+        self.0.given_up.clone()
     }
 
     fn spend(&self, bytes: u64, now: Instant) -> Result<()> {
@@ -224,41 +235,9 @@ pub fn given_up() -> Error {
     Error::io(os_error(libc::EINTR), "request")
 }
 
-/// Waits until `condvar` is notified (spurious wake-ups included), and fails once the work of this thread is not wanted
-/// any more. `mutex` is not locked while it asks.
-///
-/// # Errors
-/// `EINTR`.
-pub(crate) fn wait<'a, T>(
-    condvar: &Condvar,
-    mutex: &'a Mutex<T>,
-    locked: MutexGuard<'a, T>,
-) -> Result<MutexGuard<'a, T>> {
-    if Wanted::current().is_none() {
-        return Ok(condvar.wait(locked).unwrap_or_else(PoisonError::into_inner));
-    }
-    let (locked, _) = condvar.wait_timeout(locked, LOOK).unwrap_or_else(PoisonError::into_inner);
-    drop(locked);
-    // Also when notified: bytes that arrive one by one never let the time pass. The notification may have been the only
-    // one: another thread gets it.
-    check().inspect_err(|_| condvar.notify_one())?;
-    Ok(mutex.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// As [`wait`], while `is_early`.
-///
-/// # Errors
-/// `EINTR`.
-pub(crate) fn wait_while<'a, T>(
-    condvar: &Condvar,
-    mutex: &'a Mutex<T>,
-    mut locked: MutexGuard<'a, T>,
-    mut is_early: impl FnMut(&mut T) -> bool,
-) -> Result<MutexGuard<'a, T>> {
-    while is_early(&mut locked) {
-        locked = wait(condvar, mutex, locked)?;
-    }
-    Ok(locked)
+/// How long this thread may wait until it has to ask; `None` if there is nobody to ask.
+pub fn until_question() -> Option<Duration> {
+    CURRENT.with(|current| current.borrow().as_ref()?.question.is_some().then_some(LOOK))
 }
 
 /// Restores the work that a thread did before, on drop.
@@ -278,7 +257,7 @@ impl fmt::Debug for Current {
 }
 
 #[cfg(all(test, shuttle))]
-#[path = "../tests/models/wanted.rs"]
+#[path = "../../tests/models/wanted.rs"]
 mod models;
 
 #[cfg(test)]
@@ -286,78 +265,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::clock::{PATIENCE, wait_until};
-
-    #[test]
-    fn notifications_do_not_keep_a_caller_from_giving_up() {
-        let (mutex, condvar) = (Mutex::new(()), Condvar::new());
-        let done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    condvar.notify_all();
-                    thread::yield_now();
-                }
-            });
-            let waited =
-                while_wanted(|| false, || wait_while(&condvar, &mutex, mutex.lock().unwrap(), |()| true).map(drop));
-            done.store(true, Ordering::Relaxed);
-            assert!(is_given_up(&waited.unwrap_err()));
-        });
-    }
-
-    #[test]
-    fn who_waits_is_asked_and_ends_with_the_others_that_work_for_it() {
-        let (mutex, condvar) = (Mutex::new(()), Condvar::new());
-        let wait = || wait_while(&condvar, &mutex, mutex.lock().unwrap(), |()| true).map(drop);
-        let asked = Rc::new(RefCell::new(Vec::new()));
-        let note = asked.clone();
-        let question = move || {
-            note.borrow_mut().push(thread::current().id());
-            note.borrow().len() < 3
-        };
-        while_wanted(question, || {
-            thread::scope(|scope| {
-                let other = scope.spawn(carried(wait));
-                assert!(is_given_up(&wait().unwrap_err()));
-                assert!(is_given_up(&other.join().unwrap().unwrap_err()));
-            });
-            assert!(check().is_err());
-        });
-        check().unwrap();
-        assert_eq!(*asked.borrow(), [thread::current().id(); 3]);
-    }
-
-    #[test]
-    fn a_loop_around_a_wait_that_nobody_ends_ends_when_its_caller_gives_up() {
-        let (mutex, never) = (Mutex::new(()), Condvar::new());
-        let waited = while_wanted(
-            || false,
-            || {
-                let mut locked = mutex.lock().unwrap();
-                for _ in 0..PATIENCE.as_millis() / LOOK.as_millis() {
-                    locked = wait(&never, &mutex, locked)?;
-                }
-                Ok(())
-            },
-        );
-        assert!(is_given_up(&waited.unwrap_err()));
-    }
-
-    #[test]
-    fn what_comes_is_waited_for_with_and_without_a_question() {
-        for wanted in [None, Some(Wanted::default())] {
-            let (mutex, condvar) = (Mutex::new(false), Condvar::new());
-            let wait = || wait_while(&condvar, &mutex, mutex.lock().unwrap(), |there| !*there).map(|there| *there);
-            let got = thread::scope(|scope| {
-                let waiting = scope.spawn(|| wanted.as_ref().map_or_else(wait, |wanted| wanted.within(wait)));
-                *mutex.lock().unwrap() = true;
-                condvar.notify_all();
-                waiting.join().unwrap()
-            });
-            assert!(got.unwrap());
-        }
-    }
+    use crate::clock::wait_until;
 
     #[test]
     fn work_asks_for_no_more_than_it_is_allowed() {
