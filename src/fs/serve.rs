@@ -137,8 +137,8 @@ fn container_parts(request: &MountOptions, container: &Arc<dyn Container>) -> Re
     let killed = Killed::of(&waits, &**container);
     let is_far = killed.as_ref().is_some_and(Killed::is_far);
     let waits = killed.is_some().then_some(waits);
-    if let Some(waits) = &waits {
-        offload.expect_waits(waits, is_far);
+    if is_far {
+        offload.expect_waits();
     }
     let attributes = AttrBuilder::new(request.owner, Numbering::default());
     let attributes = if is_far { attributes.far() } else { attributes };

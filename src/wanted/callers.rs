@@ -92,18 +92,19 @@ impl<T: Send + 'static> Parked<T> {
         lock(&self.waiting).is_none()
     }
 
-    /// Runs the continuation with `result` on this thread, unless it has ended.
-    pub fn end(&self, result: Result<T>) {
-        self.end_after(drop, result);
+    /// Runs the continuation with `result` on this thread; returns `false` if it has ended before.
+    pub fn end(&self, result: Result<T>) -> bool {
+        self.end_after(drop, result)
     }
 
-    fn end_after(&self, leave: impl FnOnce(Arc<Callers>), result: Result<T>) {
-        let Some(Waiting { then, callers, registered }) = lock(&self.waiting).take() else { return };
+    fn end_after(&self, leave: impl FnOnce(Arc<Callers>), result: Result<T>) -> bool {
+        let Some(Waiting { then, callers, registered }) = lock(&self.waiting).take() else { return false };
         drop(registered);
         leave(callers);
         if catch_unwind(AssertUnwindSafe(|| during(self.wanted.clone(), || then(result)))).is_err() {
             tracing::error!("a continuation panicked");
         }
+        true
     }
 }
 
@@ -170,8 +171,7 @@ mod tests {
         let (caller, mut slot) = (Wanted::default(), Weak::new());
         let (one, got) = parked(&caller, &mut slot);
         let work = slot.upgrade().unwrap().work();
-        one.end(Ok(7));
-        one.end(Ok(8));
+        assert!(one.end(Ok(7)) && !one.end(Ok(8)));
         caller.give_up();
         assert!(got.try_recv().unwrap().unwrap() == 7 && got.try_recv().is_err() && slot.strong_count() == 0);
         assert!(!work.is_given_up(), "it has ended");

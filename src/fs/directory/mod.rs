@@ -169,8 +169,10 @@ impl MirroredDir {
     ) -> io::Result<Arc<Self>> {
         let gpu = containers.options.gpu.clone();
         let (slots, open) = (HashMap::new(), LruList::unbounded());
-        let (waits, is_far) = (Arc::default(), containers.top.prefix().is_some());
-        offload.expect_waits(&waits, is_far);
+        let is_far = containers.top.prefix().is_some();
+        if is_far {
+            offload.expect_waits();
+        }
         let users = held::users(&containers.options.account, request.access);
         Ok(Arc::new(Self {
             containers,
@@ -195,7 +197,7 @@ impl MirroredDir {
             ahead: Ahead::default(),
             faults: Faults::new(&request.file),
             reads_directly: AtomicBool::new(false),
-            waits,
+            waits: Arc::default(),
             is_far,
             failed: Arc::default(),
         }))

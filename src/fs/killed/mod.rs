@@ -22,7 +22,7 @@ mod tests;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::read::reply::Reply;
@@ -55,8 +55,6 @@ pub(super) struct Waits {
     waiting: Mutex<Waiters>,
     came: Condvar,
     clock: Clock,
-    /// Ends jobs that wait for other jobs.
-    end_unwanted: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Default)]
@@ -212,12 +210,6 @@ impl Waits {
         wanted.enter()
     }
 
-    /// Calls `end` whenever requests were cancelled.
-    pub(super) fn on_given_up(&self, end: impl Fn() + Send + Sync + 'static) {
-        // There is one, set before the first request.
-        _ = self.end_unwanted.set(Box::new(end));
-    }
-
     /// Looks at the readers, for ever.
     pub(super) fn run(&self) {
         loop {
@@ -238,12 +230,7 @@ impl Waits {
         let requests: Vec<_> = waiting.requests.iter().filter(|(_, since, _)| is_old(*since)).cloned().collect();
         let old: Vec<_> = waiting.reads.iter().filter(|wait| is_old(wait.since())).cloned().collect();
         drop(waiting);
-        let killed = requests.iter().filter(|(reader, ..)| is_killed(*reader));
-        if killed.inspect(|(_, _, wanted)| wanted.give_up()).count() > 0
-            && let Some(end_unwanted) = self.end_unwanted.get()
-        {
-            end_unwanted();
-        }
+        requests.iter().filter(|(reader, ..)| is_killed(*reader)).for_each(|(_, _, wanted)| wanted.give_up());
         // Copies would count as threads that work for them.
         drop(requests);
         old.iter().filter(|wait| !wait.has_ended() && is_killed(wait.reader())).for_each(|wait| wait.end());
