@@ -63,6 +63,8 @@ fn all() -> Options {
 
 #[test]
 fn each_option_is_kept() {
+    // With its drive, where there are drives.
+    let absolute = |path: &str| std::path::absolute(path).unwrap();
     let want = Options {
         verify: Verify::Off,
         cache: Some(1),
@@ -81,9 +83,9 @@ fn each_option_is_kept() {
             timeout: Duration::from_secs(8),
             expect: Some("tag".into()),
             unpinned: true,
-            cache: Some(CacheDir::new("/remote".into(), Some(9))),
+            cache: Some(CacheDir::new(absolute("/remote"), Some(9))),
         },
-        index: Some("/index".into()),
+        index: Some(absolute("/index")),
         index_size: Some(10),
     };
     assert_eq!(all(), want);
