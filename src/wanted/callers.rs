@@ -10,9 +10,9 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::task::Wake;
 
 use super::given_up::Registered;
-use super::{Wanted, during, given_up};
+use super::{Wanted, during, given_up, lock};
 use crate::error::Result;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::Mutex;
 
 /// Called with the result of shared work.
 pub type Then<T> = Box<dyn FnOnce(Result<T>) + Send>;
@@ -118,10 +118,6 @@ impl<T> fmt::Debug for Parked<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Parked")
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(all(test, shuttle))]

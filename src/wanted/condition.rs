@@ -3,11 +3,11 @@
 //! A thread of work without a question sleeps until it is notified or its work is given up; no time-out wakes it.
 #![forbid(unsafe_code)]
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::Wake;
 use std::time::Duration;
 
-use super::{Wanted, check, until_question};
+use super::{Wanted, check, lock, until_question};
 use crate::error::Result;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
@@ -105,10 +105,6 @@ impl Wake for Parker {
         *lock(&self.is_woken) = true;
         self.woken.notify_one();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -4,11 +4,13 @@
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::mem::take;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, MutexGuard};
+
+use super::lock;
 
 /// The flag of some work. Never cleared.
 #[derive(Debug, Default)]
@@ -31,7 +33,7 @@ impl GivenUp {
     /// Sets the flag, and wakes all that wait for it.
     pub(super) fn set(&self) {
         self.is_set.store(true, Ordering::Release);
-        let wakers = take(&mut self.lock().of);
+        let wakers = take(&mut lock(&self.wakers).of);
         wakers.into_values().for_each(Waker::wake);
     }
 
@@ -42,7 +44,7 @@ impl GivenUp {
 
     /// Has `waker` woken when the flag is set; now, if it is.
     pub(super) fn register(self: &Arc<Self>, waker: Waker) -> Registered {
-        let mut wakers = self.lock();
+        let mut wakers = lock(&self.wakers);
         let number = wakers.next;
         wakers.next += 1;
         wakers.of.insert(number, waker.clone());
@@ -66,15 +68,11 @@ impl GivenUp {
         })
         .await;
     }
-
-    fn lock(&self) -> MutexGuard<'_, Wakers> {
-        self.wakers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.0.lock().of.remove(&self.1);
+        lock(&self.0.wakers).of.remove(&self.1);
     }
 }
 
@@ -101,7 +99,7 @@ mod tests {
         let times = |woken: &Arc<Woken>| woken.0.load(Ordering::Relaxed);
         let _early = given_up.register(early.clone().into());
         drop(given_up.register(gone.clone().into()));
-        assert!(!given_up.is_set() && given_up.lock().of.len() == 1);
+        assert!(!given_up.is_set() && lock(&given_up.wakers).of.len() == 1);
         given_up.set();
         given_up.set();
         let _late = given_up.register(late.clone().into());

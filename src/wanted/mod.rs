@@ -22,13 +22,13 @@ mod given_up;
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Kind, Result};
 use crate::platform::os_error;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{self, thread_local};
+use crate::sync::{self, Mutex, MutexGuard, thread_local};
 
 pub use callers::{Callers, Parked, Then};
 pub use condition::Condition;
@@ -238,6 +238,10 @@ pub fn given_up() -> Error {
 /// How long this thread may wait until it has to ask; `None` if there is nobody to ask.
 pub fn until_question() -> Option<Duration> {
     CURRENT.with(|current| current.borrow().as_ref()?.question.is_some().then_some(LOOK))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Restores the work that a thread did before, on drop.

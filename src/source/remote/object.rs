@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-use std::future::pending;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -164,7 +163,7 @@ impl Object {
         if !guards.is_empty() {
             guards.iter().try_for_each(|guard| wanted::spend(guard.span.len()))?;
             let (runtime, clients) = self.session.enter(&self.shared.address)?;
-            let given_up = Wanted::current().map(|wanted| wanted.flag());
+            let given_up = Wanted::current().unwrap_or_default().flag();
             for guard in guards {
                 let span = guard.span.clone();
                 let left = abandoned(span.clone(), given_up.clone());
@@ -244,8 +243,7 @@ impl Guard {
 
 /// Returns once the work that has started the request for `span` was given up, and nobody else waits for it: that work may
 /// have announced it only, and never read it.
-async fn abandoned(span: Arc<Span>, given_up: Option<Arc<GivenUp>>) {
-    let Some(given_up) = given_up else { return pending().await };
+async fn abandoned(span: Arc<Span>, given_up: Arc<GivenUp>) {
     given_up.wait().await;
     span.left().await;
 }

@@ -6,7 +6,7 @@
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use std::fmt;
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -102,12 +102,8 @@ pub(super) async fn first<T>(one: impl Future<Output = T>, other: impl Future<Ou
 /// The errors of `work`; `EINTR`.
 pub(super) fn wait<T>(runtime: &Handle, work: impl Future<Output = Result<T>>) -> Result<T> {
     wanted::check()?;
-    let given_up = async {
-        match Wanted::current() {
-            Some(wanted) => wanted.flag().wait().await,
-            None => pending().await,
-        }
-    };
+    // Without a caller that could: never.
+    let given_up = Wanted::current().unwrap_or_default().flag().wait();
     runtime.block_on(async {
         let mut work = pin!(first(async { Some(work.await) }, async {
             given_up.await;
